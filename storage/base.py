@@ -1,0 +1,233 @@
+"""The store contract: rows, opaque snapshots, wrapped keys, deliveries, one lease.
+
+A store knows nothing of what is inside: every text and id comes sealed or as a
+keyed hash. What it must promise:
+
+- **One owner.** `open` takes the lease and raises its epoch; every write is
+  conditional on that epoch inside the writing transaction, so that a stale
+  owner's write is refused with `Fenced`.
+- **A batch is one transaction.** `commit` makes all accepted writes of a batch
+  durable together; a write that can't be accepted (a known delivery, a stale
+  version) is told so in its outcome and takes no other with it.
+- **Absence** is None or an empty list, never an error.
+- **Unknown outcomes** are `StoreFailed(unknown=True)`: the caller must look
+  before it writes again.
+- **References** (`ref`) of sessions and customers are small integers that the
+  caller allots in rising order, starting after those that `open` reports.
+
+Nothing here assumes SQLite. One suite, `tests/storage/test_contract.py`, holds
+every backend to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+ROLE_VISITOR, ROLE_AGENT = 0, 1
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One sealed message.
+
+    Attributes:
+        seq: its place in the session, from 1.
+        role: 0 the visitor, 1 the agent.
+        at: microseconds since 1970 UTC.
+        sealed: the message, sealed with the session's key at this place.
+        delivery: keyed hash of the delivery id, on the visitor's row only.
+    """
+
+    seq: int
+    role: int
+    at: int
+    sealed: bytes
+    delivery: bytes | None = None
+
+
+class CustomerRow(msgspec.Struct, frozen=True, gc=False):
+    """A customer: who, by keyed hash, and their wrapped key.
+
+    Attributes:
+        ref: the store's small integer for them.
+        hash: keyed hash of the customer id.
+        name: the customer id, sealed with the customer's key.
+        key_id: the master key that wraps theirs.
+        wrapped: the customer's wrapped key.
+        snapshot: the customer actor's sealed state, if any was saved.
+        version: of the snapshot; 0 before the first.
+    """
+
+    ref: int
+    hash: bytes
+    name: bytes
+    key_id: str
+    wrapped: bytes
+    snapshot: bytes | None = None
+    version: int = 0
+
+
+class SessionRow(msgspec.Struct, frozen=True, gc=False):
+    """A session: which, whose, its wrapped key and its actor's sealed state.
+
+    Attributes:
+        ref: the store's small integer for it.
+        hash: keyed hash of the session id.
+        customer: `ref` of the customer who owns it.
+        name: the session id, sealed with the session's key.
+        wrapped: the session's key, wrapped with the customer's.
+        cursor: sequence number of the last message that the snapshot has folded.
+        snapshot: the session actor's sealed state, if any was saved.
+        version: of the snapshot; 0 before the first.
+    """
+
+    ref: int
+    hash: bytes
+    customer: int
+    name: bytes
+    wrapped: bytes
+    cursor: int = 0
+    snapshot: bytes | None = None
+    version: int = 0
+
+
+class LoadedSession(msgspec.Struct, frozen=True, gc=False):
+    """All that activation needs: both rows, and what is newer than the snapshot.
+
+    Attributes:
+        session: the session.
+        customer: its owner.
+        last: the highest sequence number recorded.
+        rows: the messages after the session's cursor, oldest first.
+        deliveries: hash and sequence number of the deliveries among the newest
+            messages (as many messages as `load_session` was asked to look at),
+            oldest first.
+    """
+
+    session: SessionRow
+    customer: CustomerRow
+    last: int
+    rows: list[Row]
+    deliveries: list[tuple[bytes, int]]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What `open` found.
+
+    Attributes:
+        epoch: of the lease that was taken; higher than any before.
+        sessions: the highest session `ref` in use, 0 if none.
+        customers: the highest customer `ref` in use, 0 if none.
+    """
+
+    epoch: int
+    sessions: int
+    customers: int
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The store secret under the master key, and the proof that the key is right.
+
+    Attributes:
+        key_id: the master key that wraps the secret.
+        wrapped: the wrapped secret, from which ids are hashed.
+    """
+
+    key_id: str
+    wrapped: bytes
+
+
+class WriteTurn(msgspec.Struct, frozen=True, gc=False):
+    """One turn: exactly two rows; with its session and customer where they are new.
+
+    `customer` is ignored where that customer is there already.
+    """
+
+    session: int
+    visitor: Row
+    agent: Row
+    new_session: SessionRow | None = None
+    new_customer: CustomerRow | None = None
+
+
+class WriteSession(msgspec.Struct, frozen=True, gc=False):
+    """A session's snapshot with its cursor, if the stored version is still `seen`."""
+
+    session: int
+    cursor: int
+    snapshot: bytes
+    seen: int
+
+
+Write: TypeAlias = WriteTurn | WriteSession
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The write's delivery was recorded before, at the visitor's `seq`; nothing was written."""
+
+    seq: int
+
+
+Outcome: TypeAlias = Known | Literal["written", "stale"]
+"""``written``; ``stale``: the stored version, or the next sequence number, is another."""
+
+
+class Store(Protocol):
+    """Where rows, snapshots, keys and the lease rest. See the module's promises."""
+
+    async def look(self) -> Root | None:
+        """Return the root of an existing store, or None if there is none yet.
+
+        Reads only, and leaves every file as it is. Raises `StoreOwned`,
+        `SchemaTooNew`, `StoreFailed`.
+        """
+        ...
+
+    async def open(self, root: Root, *, owner: str, lease_s: float) -> Opened:
+        """Take the lease, making the store with ``root`` if there is none.
+
+        Raises `StoreOwned` while another live owner holds it, `SchemaTooNew`,
+        `StoreFailed`.
+        """
+        ...
+
+    async def renew(self) -> None:
+        """Say that the owner lives. Raises `Fenced`, `StoreFailed`."""
+        ...
+
+    async def commit(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Make a batch durable in one transaction; an outcome for each write, in order.
+
+        Raises `Fenced` or `StoreFailed`: then no write of the batch was applied,
+        unless the failure says ``unknown``.
+        """
+        ...
+
+    async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
+        """Return a session with what is newer than its snapshot.
+
+        ``recent``: how many of the newest messages to look at for deliveries.
+        """
+        ...
+
+    async def load_customer(self, customer_hash: bytes) -> CustomerRow | None:
+        """Return a customer."""
+        ...
+
+    async def rows(self, session: int, *, after: int, limit: int) -> list[Row]:
+        """Return at most ``limit`` rows with a sequence number over ``after``, oldest first."""
+        ...
+
+    async def sessions_of(self, customer: int) -> list[SessionRow]:
+        """Return a customer's sessions by rising `ref`, without their snapshots."""
+        ...
+
+    async def customers(self, *, after: int, limit: int) -> list[CustomerRow]:
+        """Return at most ``limit`` customers with a `ref` over ``after``, by rising `ref`."""
+        ...
+
+    async def close(self) -> None:
+        """Give the lease back and close. Safe to call twice, and after any failure."""
+        ...

@@ -1,0 +1,77 @@
+"""A batch of writes, checked and sorted by kind before anything is touched.
+
+All turns of a batch are applied before its snapshots: they touch different
+rows, so nothing else depends on their order, and each kind can go in one
+statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .base import ROLE_AGENT, ROLE_VISITOR, CustomerRow, Outcome, Write, WriteSession, WriteTurn
+
+
+class Batch:
+    """Writes by kind, with a place for each one's outcome.
+
+    Attributes:
+        turns: the turns, in order.
+        snapshots: the snapshots, in order.
+
+    Raises:
+        ValueError: a turn is not two rows of a visitor and an agent in a row,
+            or names a session or customer other than it brings. Nothing was written.
+    """
+
+    __slots__ = ("_writes", "snapshots", "turns")
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self._writes = writes
+        self.turns: list[WriteTurn] = []
+        self.snapshots: list[WriteSession] = []
+        for write in writes:
+            if isinstance(write, WriteTurn):
+                _check(write)
+                self.turns.append(write)
+            else:
+                self.snapshots.append(write)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there are turns and nothing else: no new session, no snapshot."""
+        return not self.snapshots and all(turn.new_session is None for turn in self.turns)
+
+    def outcomes(self, turns: Sequence[Outcome], snapshots: Sequence[Outcome]) -> list[Outcome]:
+        """Return the outcomes of both kinds in the order of the writes."""
+        of_turns, of_snapshots = iter(turns), iter(snapshots)
+        return [
+            next(of_turns if isinstance(write, WriteTurn) else of_snapshots)
+            for write in self._writes
+        ]
+
+
+def new_customers(turns: Sequence[WriteTurn]) -> list[CustomerRow]:
+    """Return the customers that these turns bring, each once; the first to bring one counts."""
+    found: dict[tuple[int, bytes], CustomerRow] = {}
+    for turn in turns:
+        if turn.new_customer is not None:
+            found.setdefault((turn.new_customer.ref, turn.new_customer.hash), turn.new_customer)
+    return list(found.values())
+
+
+def _check(turn: WriteTurn) -> None:
+    visitor, agent = turn.visitor, turn.agent
+    if visitor.role != ROLE_VISITOR or agent.role != ROLE_AGENT:
+        raise ValueError("a turn is a visitor's row and an agent's row")
+    if visitor.seq < 1 or agent.seq != visitor.seq + 1:
+        raise ValueError(f"rows {visitor.seq} and {agent.seq} don't follow each other")
+    if agent.delivery is not None:
+        raise ValueError("a delivery rests on the visitor's row")
+    if turn.new_session is not None and turn.new_session.ref != turn.session:
+        raise ValueError("a turn brings another session than its own")
+    if turn.new_customer is not None:
+        if turn.new_session is None:
+            raise ValueError("a new customer comes with a new session")
+        if turn.new_session.customer != turn.new_customer.ref:
+            raise ValueError("a turn brings another customer than its session's")

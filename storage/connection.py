@@ -1,0 +1,155 @@
+"""Connections to SQLite files: opened whole, closed on every path.
+
+An aiosqlite connection is a thread. Two of its ways need care here. The thread
+is no daemon, so a process that never closes would never exit, and `atexit`
+comes too late, since the interpreter joins such threads first; so one daemon
+thread for the whole process waits for the main thread to end and then stops
+whatever is still open. And a cancelled ``connect`` would leave its SQLite
+connection to the garbage collector; so connecting runs to its end, and is
+undone afterwards.
+
+Every statement here goes through `execute_fetchall`, whose cursor lives and
+dies within one crossing to the thread: a cursor that lingers would keep its
+read transaction open, and closing it would cost a second crossing. How many
+rows a statement changed is then the difference of `total_changes`, which reads
+a counter and crosses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import warnings
+import weakref
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiosqlite
+
+from .errors import StoreFailed
+
+BUSY_S = 5.0
+"""How long a statement waits for a lock. Only a takeover or a foreign tool can hold one."""
+
+
+def writing_uri(path: Path) -> str:
+    """Return the address under which SQLite opens a file for writing, making it if need be."""
+    return f"{path.absolute().as_uri()}?mode=rwc"
+
+
+def reading_uri(path: Path) -> str:
+    """Return the address under which SQLite reads a file beside others that may write it."""
+    return f"{path.absolute().as_uri()}?mode=ro"
+
+
+def immutable_uri(path: Path) -> str:
+    """Return the address under which SQLite reads a file that nobody has open."""
+    return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+
+
+def untouching_uri(path: Path) -> str:
+    """Return the address under which SQLite reads a file and changes not one byte beside it.
+
+    A reader of a write-ahead log usually joins in the shared index, or makes it
+    anew after a crash. ``readonly_shm`` forbids that: it uses the index of a
+    live owner as it finds it, and after a crash builds one of its own in
+    memory. Where the log has no index, nobody is alive, and the main file alone
+    is read: what is looked for there (whose it is, its version, its root) is
+    always checkpointed when it changes.
+    """
+    log, index = beside(path, "-wal"), beside(path, "-shm")
+    if log.exists() and index.exists():
+        return f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    return immutable_uri(path)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the file of the same name with a suffix."""
+    return path.with_name(path.name + suffix)
+
+
+def failure(error: Exception, *, committing: bool = False) -> StoreFailed:
+    """Return an error of SQLite or the system as `StoreFailed`, in its own terms.
+
+    With ``committing``, an I/O error leaves the outcome unknown: the frames may
+    have reached the log, the commit mark too, and only the sync failed. A full
+    disk does not: it stops before the mark is written. Nor does a lock, a
+    read-only file or a refused constraint.
+    """
+    if isinstance(error, OSError):
+        return StoreFailed(error.strerror or type(error).__name__)
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    unknown = committing and name.startswith("SQLITE_IOERR")
+    return StoreFailed(f"{name}: {error}", unknown=unknown)
+
+
+async def connect(uri: str) -> aiosqlite.Connection:
+    """Return an open connection in autocommit mode, watched until it is closed.
+
+    A cancellation leaves nothing behind: the connection is stopped as soon as
+    it is there. Raises `sqlite3.Error`.
+    """
+    _watch_main_thread()
+    connection = aiosqlite.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
+    opening = asyncio.ensure_future(_opened(connection))
+    try:
+        await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_stop)
+        raise
+    _open.add(connection)
+    return connection
+
+
+@contextlib.asynccontextmanager
+async def connected(uri: str) -> AsyncIterator[aiosqlite.Connection]:
+    """Give a connection, and close it on every path. Raises `sqlite3.Error`."""
+    connection = await connect(uri)
+    try:
+        yield connection
+    finally:
+        await disconnect(connection)
+
+
+async def disconnect(connection: aiosqlite.Connection) -> None:
+    """Close a connection and wait for its thread's last word, whatever state it is in."""
+    _open.discard(connection)
+    try:
+        await connection.close()
+    except asyncio.CancelledError:
+        connection.stop()
+        raise
+    except (sqlite3.Error, ValueError):
+        connection.stop()
+
+
+async def _opened(connection: aiosqlite.Connection) -> aiosqlite.Connection:
+    return await connection
+
+
+def _stop(opening: asyncio.Future[aiosqlite.Connection]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().stop()
+
+
+_open: weakref.WeakSet[aiosqlite.Connection] = weakref.WeakSet()
+_watching = threading.Lock()
+
+
+def _watch_main_thread() -> None:
+    # The lock is taken once and never given back: it says that the watch is on.
+    if _watching.acquire(blocking=False):
+        threading.Thread(target=_stop_what_is_left, name="interturn-exit", daemon=True).start()
+
+
+def _stop_what_is_left() -> None:
+    threading.main_thread().join()
+    for connection in list(_open):
+        warnings.warn(
+            "a store was never closed: its lease stays until it expires or is taken over",
+            ResourceWarning,
+            stacklevel=1,
+        )
+        connection.stop()

@@ -1,0 +1,208 @@
+"""The store in memory: the whole contract in dictionaries.
+
+For tests, for trials, and as the contract's plainest reading. What it holds
+outlives `close`, so that one object can be opened again, and `MemoryStore(beside=…)`
+is a second door to the same contents, as another process would be.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from .base import (
+    CustomerRow,
+    Known,
+    LoadedSession,
+    Opened,
+    Outcome,
+    Root,
+    Row,
+    SessionRow,
+    Write,
+    WriteSession,
+    WriteTurn,
+)
+from .batch import Batch
+from .errors import Fenced, StoreFailed
+from .lease import Lease, host_of
+
+
+class _Contents:
+    """What rests: the state that all doors to one memory share."""
+
+    def __init__(self) -> None:
+        self.root: Root | None = None
+        self.lease = Lease(0, None, 0.0, 0.0, 0.0, locked=False)
+        self.customers: dict[int, CustomerRow] = {}
+        self.customer_refs: dict[bytes, int] = {}
+        self.sessions: dict[int, SessionRow] = {}
+        self.session_refs: dict[bytes, int] = {}
+        self.rows: dict[int, list[Row]] = {}
+        self.deliveries: dict[tuple[int, bytes], int] = {}
+
+
+class MemoryStore:
+    """Keeps everything in this process, and loses it with the process.
+
+    Args:
+        beside: share the contents of this store, as a second process would.
+    """
+
+    def __init__(self, *, beside: MemoryStore | None = None) -> None:
+        self._contents: _Contents = _Contents() if beside is None else beside._contents  # noqa: SLF001 - another of the same class
+        self._epoch = 0
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {len(self._contents.sessions)} sessions, epoch {self._epoch}>"
+
+    async def look(self) -> Root | None:
+        """Return the root, or None if nothing was ever opened here. Raises `StoreOwned`."""
+        self._refuse("")
+        return self._contents.root
+
+    async def open(self, root: Root, *, owner: str, lease_s: float) -> Opened:
+        """Take the lease. Raises `StoreOwned`; `StoreFailed` if the root is another."""
+        self._refuse(host_of(owner))
+        contents = self._contents
+        if contents.root is None:
+            contents.root = root
+        elif contents.root != root:
+            raise StoreFailed("another process made this store with another root")
+        now = time.time()
+        self._epoch = contents.lease.epoch + 1
+        contents.lease = Lease(self._epoch, owner, now, now, lease_s, locked=False)
+        return Opened(
+            self._epoch, max(contents.sessions, default=0), max(contents.customers, default=0)
+        )
+
+    async def renew(self) -> None:
+        """Say that the owner lives. Raises `Fenced`."""
+        self._check_owned()
+        self._contents.lease = msgspec.structs.replace(self._contents.lease, renewed=time.time())
+
+    async def commit(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Apply a batch; an outcome for each write, in order. Raises `Fenced`."""
+        batch = Batch(writes)
+        self._check_owned()
+        turns = [self._write_turn(turn) for turn in batch.turns]
+        snapshots = [self._write_snapshot(snapshot) for snapshot in batch.snapshots]
+        return batch.outcomes(turns, snapshots)
+
+    async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
+        """Return a session with what is newer than its snapshot."""
+        contents = self._contents
+        ref = contents.session_refs.get(session_hash)
+        if ref is None:
+            return None
+        session, rows = contents.sessions[ref], contents.rows[ref]
+        return LoadedSession(
+            session=session,
+            customer=contents.customers[session.customer],
+            last=len(rows),
+            rows=rows[session.cursor :],
+            deliveries=[
+                (row.delivery, row.seq)
+                for row in rows[max(0, len(rows) - recent) :]
+                if row.delivery is not None
+            ],
+        )
+
+    async def load_customer(self, customer_hash: bytes) -> CustomerRow | None:
+        """Return a customer."""
+        ref = self._contents.customer_refs.get(customer_hash)
+        return None if ref is None else self._contents.customers[ref]
+
+    async def rows(self, session: int, *, after: int, limit: int) -> list[Row]:
+        """Return at most ``limit`` rows with a sequence number over ``after``, oldest first."""
+        # Sequence numbers have no gaps, so they are places in the list.
+        return self._contents.rows.get(session, [])[after : after + limit]
+
+    async def sessions_of(self, customer: int) -> list[SessionRow]:
+        """Return a customer's sessions by rising `ref`, without their snapshots."""
+        return [
+            msgspec.structs.replace(session, snapshot=None)
+            for _, session in sorted(self._contents.sessions.items())
+            if session.customer == customer
+        ]
+
+    async def customers(self, *, after: int, limit: int) -> list[CustomerRow]:
+        """Return at most ``limit`` customers with a `ref` over ``after``, by rising `ref`."""
+        refs = sorted(self._contents.customers)
+        start = bisect_right(refs, after)
+        return [self._contents.customers[ref] for ref in refs[start : start + limit]]
+
+    async def close(self) -> None:
+        """Give the lease back. The contents stay."""
+        lease = self._contents.lease
+        if self._epoch and lease.epoch == self._epoch:
+            self._contents.lease = msgspec.structs.replace(lease, owner=None)
+        self._epoch = 0
+
+    def _refuse(self, host: str) -> None:
+        refusal = self._contents.lease.refusal("absent", host=host, now=time.time())
+        if refusal is not None:
+            raise refusal
+
+    def _check_owned(self) -> None:
+        if not self._epoch:
+            raise StoreFailed("the store is not open")
+        if self._contents.lease.epoch != self._epoch:
+            raise Fenced
+
+    def _write_turn(self, turn: WriteTurn) -> Outcome:
+        contents, visitor = self._contents, turn.visitor
+        delivery = visitor.delivery
+        if delivery is not None and (turn.session, delivery) in contents.deliveries:
+            return Known(contents.deliveries[turn.session, delivery])
+        if visitor.seq != 1 + len(contents.rows.get(turn.session, ())):
+            return "stale"
+        if turn.new_session is not None and not self._write_session(
+            turn.new_session, turn.new_customer
+        ):
+            return "stale"
+        if turn.session not in contents.sessions:
+            return "stale"
+        contents.rows[turn.session].extend((visitor, turn.agent))
+        if delivery is not None:
+            contents.deliveries[turn.session, delivery] = visitor.seq
+        return "written"
+
+    def _write_session(self, session: SessionRow, customer: CustomerRow | None) -> bool:
+        contents = self._contents
+        if session.ref in contents.sessions or session.hash in contents.session_refs:
+            return False
+        if customer is not None and not self._write_customer(customer):
+            return False
+        if session.customer not in contents.customers:
+            return False
+        contents.sessions[session.ref] = session
+        contents.session_refs[session.hash] = session.ref
+        contents.rows[session.ref] = []
+        return True
+
+    def _write_customer(self, customer: CustomerRow) -> bool:
+        contents = self._contents
+        there = contents.customers.get(customer.ref)
+        if there is not None:
+            return there.hash == customer.hash
+        if customer.hash in contents.customer_refs:
+            return False
+        contents.customers[customer.ref] = customer
+        contents.customer_refs[customer.hash] = customer.ref
+        return True
+
+    def _write_snapshot(self, write: WriteSession) -> Outcome:
+        session = self._contents.sessions.get(write.session)
+        if session is None or session.version != write.seen or session.cursor > write.cursor:
+            return "stale"
+        self._contents.sessions[write.session] = msgspec.structs.replace(
+            session,
+            cursor=write.cursor,
+            snapshot=write.snapshot,
+            version=session.version + 1,
+        )
+        return "written"

@@ -1,0 +1,200 @@
+"""A batch into SQLite: one transaction, few statements, and only the offender left out.
+
+A batch of turns is one statement that is its own transaction. With new
+sessions, customers or snapshots it is a few statements between BEGIN IMMEDIATE
+and COMMIT: a deferred transaction would fail at once, whatever the timeout, if
+another wrote between its first read and its first write.
+
+If a constraint refuses one write, the batch is tried again in halves, each
+within a savepoint, down to the offender: with one among a thousand that is some
+twenty attempts, where write by write it would be a thousand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+import aiosqlite
+
+from . import statements
+from .base import Known, Outcome, WriteSession, WriteTurn
+from .batch import Batch, new_customers
+from .connection import failure
+from .errors import Fenced
+
+T = TypeVar("T")
+
+
+async def commit(
+    connection: aiosqlite.Connection, batch: Batch, *, epoch: int, keys_apart: bool
+) -> list[Outcome]:
+    """Make a batch durable; an outcome for each write, in order.
+
+    Whatever happens, no transaction stays open. Raises `Fenced`, `StoreFailed`.
+    """
+    writing = _Writing(connection, epoch, keys_apart=keys_apart)
+    try:
+        try:
+            return await writing.at_once(batch)
+        except sqlite3.IntegrityError:
+            return await writing.in_halves(batch)
+    except sqlite3.Error as error:
+        raise failure(error) from error
+
+
+@contextlib.asynccontextmanager
+async def transaction(connection: aiosqlite.Connection) -> AsyncIterator[aiosqlite.Connection]:
+    """Commit what is written within, or undo it on any error or cancellation.
+
+    Raises `StoreFailed` if the commit itself fails; `sqlite3.Error` before it.
+    """
+    try:
+        await connection.execute_fetchall("BEGIN IMMEDIATE")
+        yield connection
+        try:
+            await connection.execute_fetchall("COMMIT")
+        except sqlite3.Error as error:
+            raise failure(error, committing=True) from error
+    except BaseException:
+        # The thread works in order, so this comes after whatever was handed to
+        # it, be it a BEGIN that nobody waited for; with nothing open it fails.
+        with contextlib.suppress(sqlite3.Error):
+            await connection.execute_fetchall("ROLLBACK")
+        raise
+
+
+class _Writing:
+    def __init__(self, connection: aiosqlite.Connection, epoch: int, *, keys_apart: bool) -> None:
+        self._connection = connection
+        self._epoch = epoch
+        self._keys_apart = keys_apart
+
+    async def at_once(self, batch: Batch) -> list[Outcome]:
+        """Commit a batch with every turn of it, or raise `sqlite3.IntegrityError`."""
+        snapshots: list[Outcome] = []
+        await self._keys_first(batch.turns)
+        if batch.plain and len(batch.turns) <= statements.ROWS_AT_MOST:
+            try:
+                await self._insert(batch.turns)
+            except sqlite3.IntegrityError:
+                raise
+            except sqlite3.Error as error:
+                raise failure(error, committing=True) from error
+        else:
+            async with transaction(self._connection):
+                await self._insert(batch.turns)
+                snapshots = await self._save(batch.snapshots)
+        return batch.outcomes(["written"] * len(batch.turns), snapshots)
+
+    async def in_halves(self, batch: Batch) -> list[Outcome]:
+        """Commit those writes of a batch that can be, and say of each other one why not."""
+        if self._keys_apart:
+            # Only a trial tells whose customers will be there, and so whose keys
+            # must be durable first: a refused turn's key must not stand for another's.
+            turns = await self._tried(batch.turns)
+            await self._keys_first(
+                [turn for turn, told in zip(batch.turns, turns, strict=True) if told == "written"]
+            )
+        async with transaction(self._connection):
+            turns = await self._sift(batch.turns)
+            snapshots = await self._save(batch.snapshots)
+        return batch.outcomes(turns, snapshots)
+
+    async def _keys_first(self, turns: Sequence[WriteTurn]) -> None:
+        """Make keys that rest apart durable before anything that is sealed with them."""
+        customers = new_customers(turns) if self._keys_apart else []
+        if customers:
+            async with transaction(self._connection):
+                for part in _parts(customers):
+                    await self._run(statements.keys(part, self._epoch, schema="keys"))
+
+    async def _tried(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
+        """Return what would become of these turns."""
+        await self._connection.execute_fetchall("BEGIN IMMEDIATE")
+        try:
+            return await self._sift(turns)
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                await self._connection.execute_fetchall("ROLLBACK")
+
+    async def _insert(self, turns: Sequence[WriteTurn]) -> None:
+        """Insert turns with the customers and sessions that they bring; all, or raise."""
+        for customers in _parts(new_customers(turns)):
+            if not self._keys_apart:
+                await self._run(statements.keys(customers, self._epoch, schema="main"))
+            await self._run(statements.customers(customers, self._epoch))
+        new = [turn.new_session for turn in turns if turn.new_session is not None]
+        for sessions in _parts(new):
+            await self._run(statements.sessions(sessions, self._epoch))
+        for part in _parts(turns):
+            # Nothing but the fence can keep a turn out without an error.
+            if await self._run(statements.turns(part, self._epoch)) != 2 * len(part):
+                raise Fenced
+
+    async def _sift(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
+        if not turns:
+            return []
+        await self._connection.execute_fetchall("SAVEPOINT sift")
+        try:
+            await self._insert(turns)
+        except sqlite3.IntegrityError:
+            await self._connection.execute_fetchall("ROLLBACK TO sift")
+            await self._connection.execute_fetchall("RELEASE sift")
+        else:
+            await self._connection.execute_fetchall("RELEASE sift")
+            return ["written"] * len(turns)
+        if len(turns) == 1:
+            return [await self._refusal(turns[0])]
+        half = len(turns) // 2
+        return [*await self._sift(turns[:half]), *await self._sift(turns[half:])]
+
+    async def _refusal(self, turn: WriteTurn) -> Outcome:
+        found = await self._connection.execute_fetchall(
+            "SELECT seq FROM main.messages WHERE session = ? AND delivery = ?",
+            (turn.session, turn.visitor.delivery),
+        )
+        for (seq,) in found:
+            return Known(seq)
+        return "stale"
+
+    async def _save(self, snapshots: Sequence[WriteSession]) -> list[Outcome]:
+        """Replace the snapshots that are not stale, and say which were."""
+        outcomes: list[Outcome] = []
+        for part in _waves(snapshots):
+            if await self._run(statements.snapshots(part, self._epoch)) == len(part):
+                outcomes += ["written"] * len(part)
+                continue
+            [(epoch,)] = await self._connection.execute_fetchall("SELECT epoch FROM main.lease")
+            if epoch != self._epoch:
+                raise Fenced
+            saved = await self._connection.execute_fetchall(*statements.saved(part))
+            refs = {ref for (ref,) in saved}
+            outcomes += ["written" if write.session in refs else "stale" for write in part]
+        return outcomes
+
+    async def _run(self, statement: statements.Statement) -> int:
+        """Run a statement and return how many rows it changed."""
+        before = self._connection.total_changes
+        await self._connection.execute_fetchall(*statement)
+        return self._connection.total_changes - before
+
+
+def _parts(rows: Sequence[T]) -> list[Sequence[T]]:
+    most = statements.ROWS_AT_MOST
+    return [rows[start : start + most] for start in range(0, len(rows), most)]
+
+
+def _waves(snapshots: Sequence[WriteSession]) -> list[list[WriteSession]]:
+    """Cut a list where it is full or a session comes again: one statement sets a row once."""
+    waves: list[list[WriteSession]] = []
+    refs: set[int] = set()
+    for write in snapshots:
+        if not waves or write.session in refs or len(refs) == statements.ROWS_AT_MOST:
+            waves.append([])
+            refs.clear()
+        waves[-1].append(write)
+        refs.add(write.session)
+    return waves

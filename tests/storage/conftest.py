@@ -1,0 +1,118 @@
+"""What the storage tests share: keys, rows and the two backends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from interturn.storage import (
+    CustomerRow,
+    Hasher,
+    Keyring,
+    MemoryStore,
+    Root,
+    Row,
+    SessionRow,
+    SqliteStore,
+    Store,
+    WriteSession,
+    WriteTurn,
+    new_key,
+    root_place,
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run on asyncio, which aiosqlite needs."""
+    return "asyncio"
+
+
+@dataclass
+class Scribe:
+    """Writes down turns as a runtime would, with random bytes for what is sealed."""
+
+    hasher: Hasher = field(default_factory=lambda: Hasher(new_key()))
+    root: Root = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = Root(*Keyring.generate().wrap(new_key(), root_place()))
+
+    def customer(self, ref: int) -> CustomerRow:
+        """Return a new customer."""
+        return CustomerRow(
+            ref, self.hasher.customer(f"c{ref}"), os.urandom(40), "a master key", os.urandom(62)
+        )
+
+    def session(self, ref: int, customer: int) -> SessionRow:
+        """Return a new session of a customer."""
+        return SessionRow(
+            ref, self.hasher.session(f"s{ref}"), customer, os.urandom(40), os.urandom(62)
+        )
+
+    def turn(self, session: int, seq: int, delivery: str | None = None) -> WriteTurn:
+        """Return a turn of a session that is there."""
+        known = delivery and self.hasher.delivery(self.hasher.session(f"s{session}"), delivery)
+        return WriteTurn(
+            session,
+            Row(seq, 0, 1_000 + seq, os.urandom(50), known),
+            Row(seq + 1, 1, 1_001 + seq, os.urandom(50)),
+        )
+
+    def first(self, session: int, delivery: str | None = None, customer: int = 0) -> WriteTurn:
+        """Return the first turn of a session, which brings it and its customer."""
+        turn = self.turn(session, 1, delivery)
+        ref = customer or session
+        return WriteTurn(
+            turn.session, turn.visitor, turn.agent, self.session(session, ref), self.customer(ref)
+        )
+
+    def snapshot(self, session: int, cursor: int, seen: int) -> WriteSession:
+        """Return a snapshot of a session."""
+        return WriteSession(session, cursor, os.urandom(50), seen)
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    """Return somebody who writes turns down."""
+    return Scribe()
+
+
+class Files:
+    """A database's files, as bytes on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def bytes(self) -> dict[str, bytes]:
+        """Return every file of the folder with its content, each opened for this only."""
+        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Return the files beside the test's database."""
+    return Files(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where the test's database is, or will be."""
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite with a keys file"])
+def doors(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Return a maker of stores over the same contents, one for each process that might come."""
+    match request.param:
+        case "memory":
+            first = MemoryStore()
+            return lambda: MemoryStore(beside=first)
+        case "sqlite":
+            return lambda: SqliteStore(tmp_path / "memory.db")
+        case _:
+            return lambda: SqliteStore(tmp_path / "memory.db", keys=tmp_path / "memory.keys")
