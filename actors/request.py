@@ -47,7 +47,7 @@ _NOTE: Final = (
 _LINE_BREAKS: Final = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(Discreet, frozen=True):
     """What the layers hold for a request, as one immutable view.
 
     Attributes:

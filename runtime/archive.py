@@ -1,0 +1,307 @@
+"""The archive: a database read from outside, with no lease and nothing written.
+
+For the command line, beside a running owner too. It opens the same seals as the
+runtime does, so a wrong key or a changed byte is as loud here.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from interturn.actors.extractive import Extractive
+from interturn.actors.message import Discreet, Message
+from interturn.actors.session import Layers, Limits, SessionActor
+from interturn.actors.window import OutOfOrder
+from interturn.runtime.errors import StoreFailed, public_errors
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, Vault, check_chain
+from interturn.runtime.settings import Settings
+from interturn.storage import Hasher, Keyring, Opened, SessionRow, SqliteStore, sealing
+from interturn.storage.base import ROLE_VISITOR
+from interturn.storage.errors import StorageError, Tampered, WrongKey
+
+_PAGE_ROWS: Final = 500
+_LOOKED_FOR: Final = 256
+_FRAGMENT_BYTES: Final = 12
+"""Long enough not to stand in a file of random bytes by chance (2 to the -96 a place)."""
+
+
+class Finding(Discreet, frozen=True):
+    """Something wrong in a database.
+
+    Attributes:
+        kind: ``tampered``, ``wrong-key``, ``gap``, ``pair``, ``cursor``,
+            ``database`` or ``plaintext``.
+        where: the place, by number and never by id.
+    """
+
+    kind: str
+    where: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What `Archive.doctor` found.
+
+    Attributes:
+        customers: customers in the database.
+        sessions: sessions.
+        messages: messages.
+        looked_for: texts and ids that were searched for in the raw files.
+        findings: what is wrong, empty if nothing is.
+    """
+
+    customers: int
+    sessions: int
+    messages: int
+    looked_for: int
+    findings: tuple[Finding, ...]
+
+
+class _AsStored:
+    """Stands in for a counter where nothing is counted: stored counts are shown as they are."""
+
+    name = "as stored"
+
+    def count(self, text: str) -> int:
+        """Return an upper bound for any byte-level counter."""
+        return len(text.encode())
+
+
+class Archive:
+    """A database, for reading only. Made by `Archive.open`."""
+
+    def __init__(
+        self, store: SqliteStore, vault: Vault, files: tuple[Path, ...], limits: Limits
+    ) -> None:
+        self._store = store
+        self._vault = vault
+        self._files = files
+        self._limits = limits
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        keyring: Keyring,
+        keys: str | os.PathLike[str] | None = None,
+        settings: Settings = Settings(),  # noqa: B008 - frozen
+    ) -> AsyncIterator[Archive]:
+        """Open a database for reading, whoever owns it.
+
+        Args:
+            path: the database.
+            keyring: the master keys.
+            keys: the file of the wrapped keys, where they rest apart.
+            settings: the owner's, for the size of the window.
+
+        Raises:
+            FileNotFoundError: there is no such database.
+            WrongKey, Tampered, SchemaTooNew, StoreFailed: it can't be read.
+        """
+        path, apart = Path(path), None if keys is None else Path(keys)
+        store = SqliteStore(path, keys=apart)
+        try:
+            with public_errors():
+                root = await store.open_read_only()
+                if root is None:
+                    raise FileNotFoundError(2, "no such database", str(path))
+                secret = keyring.unwrap(
+                    root.key_id, root.wrapped, sealing.root_place(), table="root", where="secret"
+                )
+            vault = Vault(store, keyring, Hasher(secret), None, Opened(0, 0, 0))
+            wal = path.with_name(path.name + "-wal")
+            files = tuple(file for file in (path, wal, apart) if file is not None)
+            yield cls(store, vault, files, settings.limits)
+        finally:
+            await store.close()
+
+    async def session(self, session_id: str) -> Layers | None:
+        """Return a session's layers, or None if there is no such session."""
+        with public_errors():
+            loaded = await self._load(self._vault.hasher.session(session_id))
+        if loaded is None:
+            return None
+        actor, keeping = loaded
+        return actor.layers(keeping.customer.customer_id)
+
+    async def transcript(self, session_id: str) -> AsyncIterator[Message]:
+        """Iterate over a session's messages, oldest first; none if there is no such session."""
+        with public_errors():
+            found = await self._store.load_session(self._vault.hasher.session(session_id), recent=0)
+            if found is None:
+                return
+            keeping = self._vault.opened(found.session, await self._vault.known(found.customer))
+        after = 0
+        while True:
+            with public_errors():
+                rows = await self._store.rows(keeping.ref, after=after, limit=_PAGE_ROWS)
+                page = await self._vault.messages(keeping, rows)
+            for message in page:
+                yield message
+            if len(page) < _PAGE_ROWS:
+                return
+            after = page[-1].seq
+
+    async def sessions(self, customer_id: str) -> list[str]:
+        """Return the ids of a customer's sessions, oldest first; none for a stranger."""
+        with public_errors():
+            row = await self._store.load_customer(self._vault.hasher.customer(customer_id))
+            if row is None:
+                return []
+            customer = await self._vault.known(row)
+            rows = await self._store.sessions_of(customer.ref)
+            return [self._vault.opened(row, customer).open_name(row) for row in rows]
+
+    async def _load(self, session_hash: bytes) -> tuple[SessionActor, SessionKeeping] | None:
+        loaded = await self._store.load_session(session_hash, recent=0)
+        if loaded is None:
+            return None
+        keeping = self._vault.opened(loaded.session, await self._vault.known(loaded.customer))
+        check_chain(loaded)
+        sealed = loaded.session.snapshot
+        snapshot = None if sealed is None else keeping.open_snapshot(sealed)
+        messages = await self._vault.messages(keeping, loaded.rows)
+        counter = _AsStored()
+        actor = SessionActor(self._limits, counter, Extractive(counter))
+        try:
+            actor.restore(snapshot, messages)
+        except (OutOfOrder, msgspec.MsgspecError):
+            raise Tampered("sessions", f"snapshot {loaded.session.ref}") from None
+        if actor.cursor != loaded.session.cursor:
+            raise Tampered("sessions", f"cursor {loaded.session.ref}")
+        return actor, keeping
+
+    async def doctor(self) -> Diagnosis:
+        """Open every row and check that all agree.
+
+        Every sealed value opens at its place; sequences have no gap; each turn is a
+        visitor's row and an agent's; cursors agree with their snapshots and stand
+        between turns; the database's own checks pass; and a fragment of each of the
+        last 256 texts and ids that were read is nowhere in the raw files.
+        """
+        examination = _Examination()
+        with public_errors():
+            for problem in await self._store.check():
+                examination.found("database", problem)
+            after = 0
+            while page := await self._store.customers(after=after, limit=_PAGE_ROWS):
+                for row in page:
+                    examination.customers += 1
+                    with examination.noting():
+                        await self._examine_customer(await self._vault.known(row), examination)
+                after = page[-1].ref
+        fragments = tuple(examination.fragments)
+        for file in await anyio.to_thread.run_sync(_holding, self._files, fragments):
+            examination.found("plaintext", file.name)
+        return examination.diagnosis()
+
+    async def _examine_customer(self, customer: CustomerKeeping, examination: _Examination) -> None:
+        if customer.customer_id is not None:
+            examination.look_for(customer.customer_id)
+        for row in await self._store.sessions_of(customer.ref):
+            examination.sessions += 1
+            with examination.noting():
+                await self._examine_session(row, customer, examination)
+
+    async def _examine_session(
+        self, row: SessionRow, customer: CustomerKeeping, examination: _Examination
+    ) -> None:
+        keeping = self._vault.opened(row, customer)
+        examination.look_for(keeping.open_name(row))
+        await self._load(row.hash)
+        last = 0
+        while rows := await self._store.rows(row.ref, after=last, limit=_PAGE_ROWS):
+            examination.messages += len(rows)
+            where = f"session {row.ref}, message {rows[0].seq}"
+            if rows[0].seq != last + 1 or any(b.seq != a.seq + 1 for a, b in pairwise(rows)):
+                examination.found("gap", where)
+            if any((r.seq % 2 == 1) != (r.role == ROLE_VISITOR) for r in rows):
+                examination.found("pair", where)
+            for message in await self._vault.messages(keeping, rows):
+                examination.look_for(message.text)
+            last = rows[-1].seq
+        if last % 2:
+            examination.found("pair", f"session {row.ref}, message {last}")
+        if row.cursor % 2 or row.cursor > last:
+            examination.found("cursor", f"session {row.ref}")
+
+
+class _Examination:
+    """What the doctor has seen so far."""
+
+    def __init__(self) -> None:
+        self.customers = self.sessions = self.messages = 0
+        self.fragments: dict[bytes, None] = {}
+        self._findings: list[Finding] = []
+
+    def found(self, kind: str, where: str) -> None:
+        """Note something wrong."""
+        self._findings.append(Finding(kind, where))
+
+    def noting(self) -> _Noting:
+        """Note what storage refuses inside, and go on."""
+        return _Noting(self)
+
+    def look_for(self, text: str) -> None:
+        """Search the raw files for the middle of this text later, the newest of many."""
+        encoded = text.encode()
+        middle = max(0, len(encoded) - _FRAGMENT_BYTES) // 2
+        fragment = encoded[middle : middle + _FRAGMENT_BYTES]
+        # A run of one byte stands in any file: it would tell nothing.
+        if len(fragment) == _FRAGMENT_BYTES and len(set(fragment)) > _FRAGMENT_BYTES // 3:
+            self.fragments[fragment] = None
+            if len(self.fragments) > _LOOKED_FOR:
+                del self.fragments[next(iter(self.fragments))]
+
+    def diagnosis(self) -> Diagnosis:
+        """Return what was seen."""
+        return Diagnosis(
+            self.customers,
+            self.sessions,
+            self.messages,
+            len(self.fragments),
+            tuple(self._findings),
+        )
+
+
+class _Noting:
+    def __init__(self, examination: _Examination) -> None:
+        self._examination = examination
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        match error:
+            case Tampered(table=table, where=where):
+                self._examination.found("tampered", f"{table}, {where}")
+            case WrongKey():
+                self._examination.found("wrong-key", error.key_id)
+            case StoreFailed() | StorageError():
+                self._examination.found("database", str(error))
+            case _:
+                return False
+        return True
+
+
+def _holding(files: Iterable[Path], fragments: tuple[bytes, ...]) -> list[Path]:
+    """Return the files that hold any of the fragments."""
+    return [file for file in files if any(_holds(file, fragments))]
+
+
+def _holds(file: Path, fragments: tuple[bytes, ...]) -> Iterator[bool]:
+    if not file.exists() or not file.stat().st_size:
+        return
+    with file.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for fragment in fragments:
+            yield content.find(fragment) >= 0

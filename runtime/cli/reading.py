@@ -1,0 +1,177 @@
+"""`interturn show`, `export` and `doctor`: what rests in the files, read and never changed.
+
+They read beside a running owner, too: nothing is locked, nothing is written.
+"""
+
+import functools
+from collections import deque
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import msgspec
+import typer
+
+from interturn.actors.message import Message
+from interturn.actors.session import Layers
+from interturn.runtime.archive import Archive, Diagnosis
+from interturn.runtime.cli.documents import write_conversations
+from interturn.runtime.cli.drawing import message_lines, show_layers, show_table
+from interturn.runtime.cli.places import open_archive
+from interturn.runtime.cli.refusals import Misuse, Refusal
+from interturn.runtime.cli.terminal import Terminal, Work
+
+Database = Annotated[Path, typer.Option(help="help.db", envvar="INTERTURN_DB", metavar="PATH")]
+Key = Annotated[Path | None, typer.Option(help="help.key", envvar="INTERTURN_KEY", metavar="PATH")]
+Json = Annotated[bool, typer.Option("--json", help="help.json")]
+
+DATABASE = Path("memory.db")
+
+
+class Format(StrEnum):
+    """How a conversation is written out."""
+
+    JSONL = "jsonl"
+    MD = "md"
+    HTML = "html"
+
+
+def show(
+    session: Annotated[str, typer.Option(help="help.session", metavar="ID")],
+    db: Database = DATABASE,
+    key: Key = None,
+    tail: Annotated[int, typer.Option(help="help.tail", min=0, metavar="N")] = 4,
+    json: Json = False,
+) -> Work:
+    """Return the work of showing a session."""
+    return functools.partial(_show, session=session, database=db, key=key, tail=tail, json=json)
+
+
+def export(
+    *,
+    session: Annotated[str | None, typer.Option(help="help.session", metavar="ID")] = None,
+    customer: Annotated[str | None, typer.Option(help="help.customer_export", metavar="ID")] = None,
+    format: Annotated[Format, typer.Option(help="help.format")] = Format.JSONL,  # noqa: A002
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="help.output", metavar="FILE")
+    ] = None,
+    db: Database = DATABASE,
+    key: Key = None,
+) -> Work:
+    """Return the work of writing conversations out."""
+    if (session is None) == (customer is None):
+        raise Misuse("usage.session_or_customer")
+    return functools.partial(
+        _export,
+        session=session,
+        customer=customer,
+        kind=format.value,
+        output=output,
+        database=db,
+        key=key,
+    )
+
+
+def doctor(db: Database = DATABASE, key: Key = None, json: Json = False) -> Work:
+    """Return the work of examining a database."""
+    return functools.partial(_doctor, database=db, key=key, json=json)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What `show --json` writes."""
+
+    session: str
+    messages: int
+    layers: Layers
+    tail: list[Message]
+
+
+def _show(
+    terminal: Terminal, *, session: str, database: Path, key: Path | None, tail: int, json: bool
+) -> int:
+    async def look() -> Shown:
+        async with open_archive(database, key) as archive:
+            layers = await archive.session(session)
+            if layers is None:
+                raise Refusal("error.UnknownSession")
+            count = 0
+            newest: deque[Message] = deque(maxlen=tail)
+            async for message in archive.transcript(session):
+                newest.append(message)
+                count += 1
+            return Shown(session, count, layers, list(newest))
+
+    shown = anyio.run(look)
+    if json:
+        terminal.data(msgspec.json.encode(shown).decode() + "\n")
+        return 0
+    show_layers(terminal, shown.layers)
+    if shown.tail:
+        terminal.line()
+        terminal.say("show.tail", shown=len(shown.tail), count=shown.messages)
+        for line in message_lines(shown.tail, terminal.texts, with_time=True):
+            terminal.line(line)
+    return 0
+
+
+def _export(
+    terminal: Terminal,
+    *,
+    session: str | None,
+    customer: str | None,
+    kind: str,
+    output: Path | None,
+    database: Path,
+    key: Path | None,
+) -> int:
+    async def copy() -> None:
+        async with open_archive(database, key) as archive:
+            sessions = await _chosen(archive, session, customer)
+            title = terminal.texts("export.title", session=session or customer)
+            conversations = ((name, archive.transcript(name)) for name in sessions)
+            await write_conversations(terminal, conversations, kind, title, output)
+
+    anyio.run(copy)
+    return 0
+
+
+async def _chosen(archive: Archive, session: str | None, customer: str | None) -> list[str]:
+    if customer is not None:
+        sessions = await archive.sessions(customer)
+        if not sessions:
+            raise Refusal("error.UnknownCustomer")
+        return sessions
+    if session is None or await archive.session(session) is None:
+        raise Refusal("error.UnknownSession")
+    return [session]
+
+
+def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool) -> int:
+    async def examine() -> Diagnosis:
+        async with open_archive(database, key) as archive:
+            return await archive.doctor()
+
+    diagnosis = anyio.run(examine)
+    texts = terminal.texts
+    if json:
+        terminal.data(msgspec.json.encode(diagnosis).decode() + "\n")
+    else:
+        rows = [
+            (texts("doctor.customers"), diagnosis.customers),
+            (texts("doctor.sessions"), diagnosis.sessions),
+            (texts("doctor.messages"), diagnosis.messages),
+            (texts("doctor.looked_for"), diagnosis.looked_for),
+        ]
+        show_table(terminal, str(database), rows)
+        for finding in diagnosis.findings:
+            key_of_kind = f"finding.{finding.kind}"
+            kind = texts(key_of_kind) if key_of_kind in texts else finding.kind
+            terminal.say("doctor.finding", kind=kind, where=finding.where)
+    if diagnosis.findings:
+        line = texts("doctor.findings", count=len(diagnosis.findings))
+        terminal.complain(texts("refusal", message=line))
+        return 1
+    if not json:
+        terminal.say("doctor.clean")
+    return 0

@@ -1,0 +1,573 @@
+"""Reads conversations that happened elsewhere, in the shapes people have them in.
+
+Known by their keys, not by their names: LoCoMo conversations, dialogues of the
+Schema-Guided Dialogue set (SGD), LongMemEval questions with their haystack
+sessions, and OpenAI-style ``{"messages": […]}`` objects or bare lists of
+messages. A file is one JSON document (an object or a list of them) or JSON
+lines, plain or gzipped. Lines are streamed; a document is held whole.
+
+What comes out is turns: what the visitor said and what the agent replied.
+Whatever is no part of one is left out and counted, never guessed at: what the
+agent says unasked is no turn, and neither is a question that nobody answered.
+Anything unreadable is a `TranscriptError` with file, line and place. It never
+holds, nor is chained to anything that holds, a word of the content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal, TypeVar
+
+import msgspec
+
+from interturn.actors.message import Discreet
+
+LINE_BYTES = 1 << 28  # the longest LongMemEval line known is 10 MB; this is 26 of them
+DOCUMENT_BYTES = 1 << 30  # LongMemEval whole is 280 MB in one document
+
+Reason = Literal[
+    "not_a_file",
+    "empty",
+    "not_json",
+    "not_utf8",
+    "not_gzip",
+    "surrogate",
+    "too_deep",
+    "too_long",
+    "unknown_shape",
+    "wrong_shape",
+    "unknown_role",
+]
+T = TypeVar("T")
+
+
+class TranscriptError(ValueError):
+    """A file that can't be read as conversations.
+
+    Attributes:
+        file: as it was named.
+        line: from 1, where a line is to blame.
+        reason: what is wrong, in one word of `Reason`.
+        where: the place inside the document, such as ``$.turns[3].utterance``.
+    """
+
+    def __init__(
+        self, file: str, reason: Reason, *, line: int | None = None, where: str | None = None
+    ) -> None:
+        super().__init__(file, reason, line, where)
+        self.file = file
+        self.reason = reason
+        self.line = line
+        self.where = where
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line else ""
+        where = f" at {self.where}" if self.where else ""
+        return f"{self.file}{line}: {self.reason.replace('_', ' ')}{where}"
+
+
+class Exchange(Discreet, frozen=True):
+    """One turn of a transcript.
+
+    Attributes:
+        visitor: what the visitor said.
+        agent: what the agent replied.
+        at: when, where the file says so (UTC unless it names a zone).
+    """
+
+    visitor: str
+    agent: str
+    at: datetime | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """What a file holds that is no part of any turn, counted.
+
+    Attributes:
+        openings: messages of the agent with no visitor before them.
+        last_words: messages of the visitor with no reply.
+        instructions: system and developer messages.
+        tools: tool and function messages, calls and results.
+        parts: images, audio, files and other parts that are no text.
+        empty: messages with no text at all.
+    """
+
+    openings: int = 0
+    last_words: int = 0
+    instructions: int = 0
+    tools: int = 0
+    parts: int = 0
+    empty: int = 0
+
+    def __add__(self, other: LeftOut) -> LeftOut:
+        """Add count by count."""
+        return LeftOut(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
+        )
+
+
+class Transcript(Discreet, frozen=True):
+    """One conversation of a file.
+
+    Attributes:
+        session_id: its name; stable for this file, and unique in it.
+        customer: whose it is, where the file says so.
+        turns: in order.
+        left_out: what is in the file and in no turn.
+    """
+
+    session_id: str
+    customer: str | None
+    turns: tuple[Exchange, ...]
+    left_out: LeftOut
+
+
+def read(path: Path) -> Iterator[Transcript]:
+    """Yield the conversations of a file, in its order.
+
+    Raises:
+        TranscriptError: the file, or one of its lines, isn't readable.
+        OSError: the disk says no.
+    """
+    if path.exists() and not path.is_file():
+        # A pipe can't be read a second time, so a replay of it couldn't be continued.
+        raise TranscriptError(str(path), "not_a_file")
+    names: Counter[str] = Counter()
+    stem = _stem(path)
+    number = 0
+    for place, record in _records(path):
+        for transcript in _conversations(record, place, stem, number):
+            number += 1
+            times = names[transcript.session_id] = names[transcript.session_id] + 1
+            yield (
+                transcript
+                if times == 1
+                else msgspec.structs.replace(
+                    transcript, session_id=f"{transcript.session_id}#{times}"
+                )
+            )
+
+
+# The file: lines or a document
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where something is being read, to say so if it can't be."""
+
+    file: str
+    line: int | None
+    root: str = "$"
+
+    def refusal(
+        self, reason: Reason, *, line: int | None = None, where: str | None = None
+    ) -> TranscriptError:
+        """Return the error, with ``where`` as a path below this place's own."""
+        if where is not None or self.root != "$":
+            where = self.root + (where or "")
+        return TranscriptError(self.file, reason, line=line or self.line, where=where)
+
+
+def _records(path: Path) -> Iterator[tuple[_Place, object]]:
+    """Yield what the file holds, one record at a time, each with its place."""
+    file = str(path)
+    reason: Reason
+    try:
+        with _opened(path) as stream:
+            if _plain_name(path).endswith((".jsonl", ".ndjson")):
+                yield from _lines(file, stream)
+            else:
+                yield from _sniffed(file, stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        reason = "not_gzip"
+    else:
+        return
+    raise TranscriptError(file, reason)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if zipped else path.open("rb")  # type: ignore[return-value]
+
+
+def _lines(file: str, stream: IO[bytes]) -> Iterator[tuple[_Place, object]]:
+    number = 0
+    found = False
+    while line := stream.readline(LINE_BYTES + 1):
+        number += 1
+        place = _Place(file, number)
+        if len(line) > LINE_BYTES:
+            raise place.refusal("too_long")
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if line.strip():
+            found = True
+            yield place, _decoded(line, place)
+    if not found:
+        raise TranscriptError(file, "empty")
+
+
+def _sniffed(file: str, stream: IO[bytes]) -> Iterator[tuple[_Place, object]]:
+    """Tell lines from a document by whether the first line is whole, with more after it."""
+    first = _first_line(stream)
+    whole = len(first) <= LINE_BYTES
+    if whole:
+        try:
+            _decoded(first, _Place(file, None))
+        except TranscriptError:
+            whole = False
+    if whole and _first_line(stream):
+        stream.seek(0)
+        yield from _lines(file, stream)
+        return
+    stream.seek(0)
+    data = stream.read(DOCUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+    place = _Place(file, None)
+    if len(data) > DOCUMENT_BYTES:
+        raise place.refusal("too_long")
+    if not data.strip():
+        raise place.refusal("empty")
+    document = _decoded(data, place)
+    if isinstance(document, list) and not _is_messages(document):
+        for number, record in enumerate(document):
+            yield _Place(file, None, f"$[{number}]"), record
+    else:
+        yield place, document
+
+
+def _first_line(stream: IO[bytes]) -> bytes:
+    """Return the next line that isn't blank, or nothing at the end."""
+    while line := stream.readline(LINE_BYTES + 1):
+        if line.strip():
+            return line.removeprefix(b"\xef\xbb\xbf")
+    return b""
+
+
+def _decoded(data: bytes, place: _Place) -> object:
+    reason: Reason
+    line = None
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        reason = "too_deep"
+    except ValueError as error:
+        reason, position = _why(data, str(error))
+        if place.line is None and position is not None:
+            line = data.count(b"\n", 0, position) + 1
+    # Raised here and not above: the decoder's own error may hold the data.
+    raise place.refusal(reason, line=line)
+
+
+def _why(data: bytes, message: str) -> tuple[Reason, int | None]:
+    """Say what is wrong with bytes that didn't decode, and where if that is known."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return "not_utf8", error.start
+    found = re.search(r"\(byte (\d+)\)", message)
+    position = int(found[1]) if found else None
+    if "surrogate" in message or _has_lone_surrogate(data):
+        return "surrogate", position
+    return "not_json", position
+
+
+def _has_lone_surrogate(data: bytes) -> bool:
+    """Tell whether a half of a pair of escapes stands alone, as far as text can tell."""
+    halves = re.sub(rb"(?i)\\u(d[89ab]..)\\u(d[c-f]..)", b"", data.replace(b"\\\\", b""))
+    return re.search(rb"(?i)\\ud[89a-f]", halves) is not None
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.lower().removesuffix(".gz")
+
+
+def _stem(path: Path) -> str:
+    name = path.name.removesuffix(".gz").encode(errors="replace").decode()
+    return PurePosixPath(name).stem or name
+
+
+# The record: which shape it has
+
+
+def _conversations(record: object, place: _Place, stem: str, number: int) -> Iterator[Transcript]:
+    unnamed = f"{stem}/{number + 1}"
+    if isinstance(record, list):
+        if not _is_messages(record):
+            raise place.refusal("unknown_shape")
+        yield _spoken(_as(record, list[_OpenaiMessage], place), place, "", unnamed)
+    elif not isinstance(record, dict):
+        raise place.refusal("unknown_shape")
+    elif isinstance(record.get("conversation"), dict):
+        yield _locomo(record, place, unnamed)
+    elif "haystack_sessions" in record:
+        yield from _longmemeval(record, place, stem)
+    elif "messages" in record:
+        yield _openai(record, place, unnamed)
+    elif "turns" in record:
+        yield _sgd(record, place, unnamed)
+    else:
+        raise place.refusal("unknown_shape")
+
+
+def _is_messages(items: list[Any]) -> bool:
+    return bool(items) and isinstance(items[0], dict) and "role" in items[0]
+
+
+def _as(value: object, kind: type[T], place: _Place, prefix: str = "") -> T:
+    """Return ``value`` as ``kind``, or refuse with the place that isn't so."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        found = re.search(r"at `\$([^`]*)`", str(error))
+        where = prefix + (found[1] if found else "")
+    raise place.refusal("wrong_shape", where=where)
+
+
+# LoCoMo: two people over months, in dated sessions; here one long conversation
+
+
+class _Locomo(msgspec.Struct):
+    conversation: dict[str, Any]
+    sample_id: str = ""
+
+
+class _LocomoMessage(msgspec.Struct):
+    speaker: str
+    text: str
+
+
+def _locomo(record: object, place: _Place, unnamed: str) -> Transcript:
+    whole = _as(record, _Locomo, place)
+    numbers = sorted(
+        int(found[1])
+        for key in whole.conversation
+        if (found := re.fullmatch(r"session_([0-9]{1,9})", key))
+    )
+    turns = _Turns()
+    visitor: str | None = None
+    for number in numbers:
+        key = f"session_{number}"
+        # A key such as session_007 is another spelling: not ours to read.
+        messages = _as(
+            whole.conversation.get(key, []),
+            list[_LocomoMessage],
+            place,
+            f".conversation.{key}",
+        )
+        at = _locomo_time(whole.conversation.get(f"{key}_date_time"))
+        for message in messages:
+            visitor = message.speaker if visitor is None else visitor
+            turns.hear("visitor" if message.speaker == visitor else "agent", message.text, at)
+    if not numbers:
+        raise place.refusal("unknown_shape")
+    name = whole.sample_id or unnamed
+    return turns.transcript(name, f"{name}/{visitor}" if visitor else None)
+
+
+def _locomo_time(value: object) -> datetime | None:
+    """Read ``1:56 pm on 8 May, 2023``, whatever the process's locale."""
+    if not isinstance(value, str):
+        return None
+    found = re.fullmatch(
+        r"\s*(\d{1,2}):(\d{2})\s*([ap])m on (\d{1,2}) (\w+),? (\d{4})\s*", value, re.IGNORECASE
+    )
+    if not found:
+        return None
+    hour, minute, half, day, month, year = found.groups()
+    if month[:3].lower() not in _MONTHS:
+        return None
+    return _time(
+        int(year),
+        _MONTHS.index(month[:3].lower()) + 1,
+        int(day),
+        int(hour) % 12 + (12 if half.lower() == "p" else 0),
+        int(minute),
+    )
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _time(year: int, month: int, day: int, hour: int, minute: int) -> datetime | None:
+    try:
+        return datetime(year, month, day, hour, minute, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+# SGD: customer service dialogues, one a line
+
+
+class _SgdTurn(msgspec.Struct):
+    speaker: Literal["USER", "SYSTEM"]
+    utterance: str
+
+
+class _Sgd(msgspec.Struct):
+    turns: list[_SgdTurn]
+    dialogue_id: str = ""
+    source: str = ""
+
+
+def _sgd(record: object, place: _Place, unnamed: str) -> Transcript:
+    whole = _as(record, _Sgd, place)
+    turns = _Turns()
+    for turn in whole.turns:
+        turns.hear("visitor" if turn.speaker == "USER" else "agent", turn.utterance, None)
+    # The train, dev and test parts count their dialogues from the same number.
+    part = str(PurePosixPath(whole.source).parent) if whole.source else "."
+    name = f"{part}/{whole.dialogue_id}" if part != "." else whole.dialogue_id
+    return turns.transcript(name if whole.dialogue_id else unnamed, None)
+
+
+# LongMemEval: a question and the sessions that hold its answer, all of one person
+
+
+class _LongMemEval(msgspec.Struct):
+    haystack_sessions: list[list[_OpenaiMessage]]
+    question_id: str
+    haystack_session_ids: list[str] | None = None
+    haystack_dates: list[str] | None = None
+
+
+def _longmemeval(record: object, place: _Place, stem: str) -> Iterator[Transcript]:
+    row = _as(record, _LongMemEval, place)
+    if not row.question_id:
+        raise place.refusal("wrong_shape", where=".question_id")
+    sessions = row.haystack_sessions
+    ids: Sequence[str] = row.haystack_session_ids or [str(n + 1) for n in range(len(sessions))]
+    dates: Sequence[str | None] = row.haystack_dates or [None] * len(sessions)
+    if len(ids) != len(sessions):
+        raise place.refusal("wrong_shape", where=".haystack_session_ids")
+    if len(dates) != len(sessions):
+        raise place.refusal("wrong_shape", where=".haystack_dates")
+    for number, (session, session_id, date) in enumerate(zip(sessions, ids, dates, strict=True)):
+        turns = _Turns()
+        where = f".haystack_sessions[{number}]"
+        _hear_messages(turns, session, _longmemeval_time(date), place, where)
+        yield turns.transcript(f"{row.question_id}/{session_id or stem}", row.question_id)
+
+
+def _longmemeval_time(value: str | None) -> datetime | None:
+    """Read ``2023/05/21 (Sun) 19:50``."""
+    found = re.fullmatch(r"(\d{4})/(\d{2})/(\d{2}) \(\w+\) (\d{2}):(\d{2})", value or "")
+    return _time(*(int(part) for part in found.groups())) if found else None
+
+
+# OpenAI-style: what chat APIs send and fine-tuning files hold
+
+
+class _OpenaiMessage(msgspec.Struct):
+    role: str
+    content: str | list[Any] | None = None
+    tool_calls: list[Any] | None = None
+    function_call: dict[str, Any] | None = None
+
+
+class _Openai(msgspec.Struct):
+    messages: list[_OpenaiMessage]
+
+
+def _openai(record: object, place: _Place, unnamed: str) -> Transcript:
+    return _spoken(_as(record, _Openai, place).messages, place, ".messages", unnamed)
+
+
+def _spoken(
+    messages: Iterable[_OpenaiMessage], place: _Place, where: str, unnamed: str
+) -> Transcript:
+    turns = _Turns()
+    _hear_messages(turns, messages, None, place, where)
+    return turns.transcript(unnamed, None)
+
+
+def _hear_messages(
+    turns: _Turns,
+    messages: Iterable[_OpenaiMessage],
+    at: datetime | None,
+    place: _Place,
+    where: str,
+) -> None:
+    for number, message in enumerate(messages):
+        if message.role in {"system", "developer"}:
+            turns.counts["instructions"] += 1
+        elif message.role in {"tool", "function"}:
+            turns.counts["tools"] += 1
+        elif message.role in {"user", "assistant"}:
+            here = f"{where}[{number}]"
+            calls = len(message.tool_calls or ()) + (message.function_call is not None)
+            text, tools, parts = _content(message.content, place, here)
+            turns.counts["tools"] += calls + tools
+            turns.counts["parts"] += parts
+            if text.strip() or not (calls + tools + parts):
+                turns.hear("visitor" if message.role == "user" else "agent", text, at)
+        else:
+            raise place.refusal("unknown_role", where=f"{where}[{number}].role")
+
+
+def _content(content: str | list[Any] | None, place: _Place, where: str) -> tuple[str, int, int]:
+    """Return the text of a message's content; with it, how many tool and other parts it had."""
+    if content is None or isinstance(content, str):
+        return content or "", 0, 0
+    texts: list[str] = []
+    tools = parts = 0
+    for number, part in enumerate(content):
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str):
+            raise place.refusal("wrong_shape", where=f"{where}.content[{number}]")
+        if kind in {"text", "input_text", "output_text"}:
+            text = part.get("text")
+            if not isinstance(text, str):
+                raise place.refusal("wrong_shape", where=f"{where}.content[{number}].text")
+            texts.append(text)
+        elif kind.startswith(("tool_", "function_")):
+            tools += 1
+        else:
+            parts += 1
+    return "\n".join(text for text in texts if text), tools, parts
+
+
+# Turns out of messages
+
+
+class _Turns:
+    """Pairs what is heard into turns: several messages of one side are one, joined by lines."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._turns: list[Exchange] = []
+        self._visitor: list[str] = []
+        self._agent: list[str] = []
+        self._at: datetime | None = None
+
+    def hear(self, side: Literal["visitor", "agent"], text: str, at: datetime | None) -> None:
+        if not text.strip():
+            self.counts["empty"] += 1
+        elif side == "agent":
+            if self._visitor:
+                self._agent.append(text)
+            else:
+                self.counts["openings"] += 1
+        else:
+            if self._agent:
+                self._close()
+            if not self._visitor:
+                self._at = at
+            self._visitor.append(text)
+
+    def _close(self) -> None:
+        self._turns.append(Exchange("\n".join(self._visitor), "\n".join(self._agent), self._at))
+        self._visitor, self._agent = [], []
+
+    def transcript(self, session_id: str, customer: str | None) -> Transcript:
+        if self._agent:
+            self._close()
+        self.counts["last_words"] += len(self._visitor)
+        return Transcript(session_id, customer, tuple(self._turns), LeftOut(**self.counts))

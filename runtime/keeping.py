@@ -1,0 +1,344 @@
+"""Between what actors hold and what storage keeps: who owns which key, and the sealing.
+
+Everything that leaves for the store passes here and is sealed, everything that
+comes back passes here and is opened; `interturn.actors` never sees a key and
+`interturn.storage` never a word.
+
+Keys form a chain: a master key wraps each customer's key, a customer's key wraps
+the keys of their sessions, a session's key seals its rows and its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+import anyio.to_thread
+import msgspec
+
+from interturn.actors.commands import SummaryLaid, Turn
+from interturn.actors.errors import CustomerMismatch
+from interturn.actors.message import Discreet, Message
+from interturn.actors.ports import TokenCounter
+from interturn.runtime.promise import Promise
+from interturn.runtime.tokens import INLINE_BYTES
+from interturn.storage import (
+    CustomerRow,
+    Hasher,
+    Keyring,
+    LoadedSession,
+    Opened,
+    Row,
+    Sealer,
+    SessionRow,
+    Store,
+    Tampered,
+    WriteSession,
+    WriteTurn,
+    sealing,
+)
+from interturn.storage.base import ROLE_AGENT, ROLE_VISITOR
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_ANONYMOUS: Final = b"anonymous"
+_NAMED: Final = b"named\0"
+
+T = TypeVar("T")
+
+
+class Claim(Discreet, frozen=True):
+    """Whom a caller says that a session belongs to."""
+
+    hash: bytes
+    customer_id: str
+
+
+class CustomerKeeping:
+    """A customer's place in the store and their key.
+
+    Attributes:
+        customer_id: None for an anonymous visitor, who is known by their session.
+        new: the row to write with their first turn; None once it is there.
+    """
+
+    __slots__ = ("__weakref__", "customer_id", "hash", "new", "ref", "sealer")
+
+    def __init__(
+        self, row: CustomerRow, sealer: Sealer, customer_id: str | None, *, new: bool
+    ) -> None:
+        self.ref = row.ref
+        self.hash = row.hash
+        self.customer_id = customer_id
+        self.sealer = sealer
+        self.new: CustomerRow | None = row if new else None
+
+
+class SessionKeeping:
+    """A session's place in the store, its key, and its owner.
+
+    Attributes:
+        version: of the snapshot that the store holds.
+        new: the row to write with the first turn; None once it is there.
+    """
+
+    __slots__ = ("_sealer", "customer", "hash", "new", "ref", "version")
+
+    def __init__(
+        self, row: SessionRow, sealer: Sealer, customer: CustomerKeeping, *, new: bool
+    ) -> None:
+        self.ref = row.ref
+        self.hash = row.hash
+        self.version = row.version
+        self.customer = customer
+        self.new: SessionRow | None = row if new else None
+        self._sealer = sealer
+
+    def check(self, claim: Claim | None) -> None:
+        """Let the caller in if they name the owner, or nobody.
+
+        Raises:
+            CustomerMismatch: they name somebody else.
+        """
+        if claim is not None and claim.hash != self.customer.hash:
+            raise CustomerMismatch
+
+    def seal_turn(
+        self, turn: Turn, count: Callable[[str], int], counter: str
+    ) -> tuple[WriteTurn, tuple[Message, Message]]:
+        """Count and seal a turn: the write for the store, and the messages as they will be."""
+        visitor = Message(turn.seq, "visitor", turn.visitor, turn.at, count(turn.visitor))
+        agent = Message(turn.seq + 1, "agent", turn.agent, turn.at, count(turn.agent))
+        write = WriteTurn(
+            self.ref,
+            self._row(visitor, ROLE_VISITOR, counter, turn.delivery),
+            self._row(agent, ROLE_AGENT, counter, None),
+            self.new,
+            self.customer.new if self.new is not None else None,
+        )
+        return write, (visitor, agent)
+
+    def seal_snapshot(self, laid: SummaryLaid) -> WriteSession:
+        """Seal the state that a fold leaves."""
+        sealed = self._sealer.seal(laid.snapshot(), sealing.session_place(self.hash))
+        return WriteSession(self.ref, laid.cursor, sealed, self.version)
+
+    def written(self, what: Turn | SummaryLaid) -> None:
+        """Note that the store has it."""
+        if isinstance(what, SummaryLaid):
+            self.version += 1
+        else:
+            self.new = self.customer.new = None
+
+    def open_snapshot(self, sealed: bytes) -> bytes:
+        """Open a snapshot.
+
+        Raises:
+            Tampered: it isn't this session's, or was changed.
+        """
+        place = sealing.session_place(self.hash)
+        return self._sealer.open(sealed, place, table="sessions", where=f"snapshot {self.ref}")
+
+    def open_name(self, row: SessionRow) -> str:
+        """Open the session's id.
+
+        Raises:
+            Tampered: it isn't this session's, or was changed.
+        """
+        place = sealing.session_name_place(self.hash)
+        where = f"name {self.ref}"
+        return self._sealer.open(row.name, place, table="sessions", where=where).decode()
+
+    def open_row(self, row: Row, counter: TokenCounter | None) -> Message:
+        """Open a row, counting its tokens anew if ``counter`` is another than did.
+
+        Raises:
+            Tampered: it isn't this session's message of this number, or was changed.
+        """
+        place = sealing.message_place(self.hash, row.seq, row.role)
+        where = f"session {self.ref}, message {row.seq}"
+        body = self._sealer.open(row.sealed, place, table="messages", where=where)
+        text, tokens, name = _decode_body(body)
+        if counter is not None and name != counter.name:
+            tokens = counter.count(text)
+        at = _EPOCH + timedelta(microseconds=row.at)
+        return Message(row.seq, "agent" if row.role == ROLE_AGENT else "visitor", text, at, tokens)
+
+    def _row(self, message: Message, role: int, counter: str, delivery: bytes | None) -> Row:
+        body = _encode_body((message.text, message.tokens, counter))
+        place = sealing.message_place(self.hash, message.seq, role)
+        at = (message.at - _EPOCH) // _MICROSECOND
+        return Row(message.seq, role, at, self._sealer.seal(body, place), delivery)
+
+
+_encode_body = msgspec.msgpack.Encoder().encode
+_decode_body = msgspec.msgpack.Decoder(tuple[str, int, str]).decode
+
+
+class Vault:
+    """Finds sessions and customers in the store, or makes them; opens what rests."""
+
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        hasher: Hasher,
+        counter: TokenCounter | None,
+        opened: Opened,
+    ) -> None:
+        self.store = store
+        self.hasher = hasher
+        self._counter = counter
+        self.epoch = opened.epoch
+        self._keyring = keyring
+        self._last_session = opened.sessions
+        self._last_customer = opened.customers
+        self._customers: WeakValueDictionary[bytes, CustomerKeeping] = WeakValueDictionary()
+        self._finding: dict[bytes, Promise[CustomerKeeping | None]] = {}
+
+    async def session(
+        self, session_id: str, claims: Callable[[], Claim | None], *, recent: int
+    ) -> tuple[SessionKeeping, LoadedSession | None]:
+        """Find a session, or make one that isn't in the store yet.
+
+        Args:
+            session_id: which.
+            claims: asked only if it is new: whom it belongs to, None for an
+                anonymous visitor.
+            recent: how many of the newest messages are looked at for deliveries.
+        """
+        session_hash = self.hasher.session(session_id)
+        loaded = await self.store.load_session(session_hash, recent=recent)
+        if loaded is not None:
+            customer = await self.known(loaded.customer)
+            return self.opened(loaded.session, customer), loaded
+        claim = claims()
+        if claim is None:
+            customer = await self.customer(self.hasher.anonymous(session_id), None)
+        else:
+            customer = await self.customer(claim.hash, claim.customer_id)
+        key = sealing.new_key()
+        sealer = Sealer(key)
+        self._last_session += 1
+        row = SessionRow(
+            ref=self._last_session,
+            hash=session_hash,
+            customer=customer.ref,
+            name=sealer.seal(session_id.encode(), sealing.session_name_place(session_hash)),
+            wrapped=customer.sealer.seal(key, sealing.session_key_place(session_hash)),
+        )
+        return SessionKeeping(row, sealer, customer, new=True), None
+
+    def opened(self, row: SessionRow, customer: CustomerKeeping) -> SessionKeeping:
+        """Unwrap the key of a session that is in the store.
+
+        Raises:
+            Tampered: it was changed, or isn't this customer's.
+        """
+        where = f"key {row.ref}"
+        place = sealing.session_key_place(row.hash)
+        key = customer.sealer.open(row.wrapped, place, table="sessions", where=where)
+        return SessionKeeping(row, Sealer(key), customer, new=False)
+
+    async def customer(self, customer_hash: bytes, customer_id: str | None) -> CustomerKeeping:
+        """Find a customer, or make one that isn't in the store yet; one object for each.
+
+        Those who ask while one is being found share that search; if whoever
+        began it is cancelled, the next goes on.
+        """
+        while (finding := self._finding.get(customer_hash)) is not None:
+            if (shared := await finding.wait()) is not None:
+                return shared
+        found = self._customers.get(customer_hash)
+        if found is not None:
+            return found
+        finding = self._finding[customer_hash] = Promise()
+        try:
+            row = await self.store.load_customer(customer_hash)
+            if row is not None:
+                keeping = await self.known(row)
+            else:
+                keeping = await self._made(customer_hash, customer_id)
+            finding.keep(keeping)
+        except Exception as error:
+            finding.fail(error)
+            raise
+        finally:
+            del self._finding[customer_hash]
+            finding.keep(None)  # cancelled, if there is no answer yet
+        return keeping
+
+    async def known(self, row: CustomerRow) -> CustomerKeeping:
+        """Unwrap the key of a customer that is in the store."""
+        found = self._customers.get(row.hash)
+        if found is not None:
+            return found
+        place = sealing.customer_key_place(row.hash)
+        where = f"key {row.ref}"
+        key = await self._with_keyring(
+            lambda: self._keyring.unwrap(
+                row.key_id, row.wrapped, place, table="customers", where=where
+            )
+        )
+        sealer = Sealer(key)
+        keeping = CustomerKeeping(row, sealer, self._name_of(row, sealer), new=False)
+        return self._customers.setdefault(row.hash, keeping)
+
+    async def _made(self, customer_hash: bytes, customer_id: str | None) -> CustomerKeeping:
+        key = sealing.new_key()
+        place = sealing.customer_key_place(customer_hash)
+        key_id, wrapped = await self._with_keyring(lambda: self._keyring.wrap(key, place))
+        sealer = Sealer(key)
+        name = _ANONYMOUS if customer_id is None else _NAMED + customer_id.encode()
+        self._last_customer += 1
+        row = CustomerRow(
+            ref=self._last_customer,
+            hash=customer_hash,
+            name=sealer.seal(name, sealing.customer_name_place(customer_hash)),
+            key_id=key_id,
+            wrapped=wrapped,
+        )
+        keeping = CustomerKeeping(row, sealer, customer_id, new=True)
+        return self._customers.setdefault(customer_hash, keeping)
+
+    def _name_of(self, row: CustomerRow, sealer: Sealer) -> str | None:
+        place = sealing.customer_name_place(row.hash)
+        name = sealer.open(row.name, place, table="customers", where=f"name {row.ref}")
+        return name.removeprefix(_NAMED).decode() if name.startswith(_NAMED) else None
+
+    async def messages(self, keeping: SessionKeeping, rows: list[Row]) -> list[Message]:
+        """Open rows; off the loop where they are large.
+
+        Raises:
+            Tampered: a row was changed, moved or cut.
+        """
+
+        def opened() -> list[Message]:
+            return [keeping.open_row(row, self._counter) for row in rows]
+
+        if sum(len(row.sealed) for row in rows) > 4 * INLINE_BYTES:
+            return await anyio.to_thread.run_sync(opened)
+        return opened()
+
+    async def _with_keyring(self, work: Callable[[], T]) -> T:
+        """Wrap or unwrap; off the loop where a key service has to be asked."""
+        if self._keyring.local:
+            return work()
+        return await anyio.to_thread.run_sync(work)
+
+
+def check_chain(loaded: LoadedSession) -> None:
+    """Hold what was loaded to the order of its sequence numbers.
+
+    Raises:
+        Tampered: rows are missing between the cursor and the newest.
+    """
+    expected = loaded.session.cursor + 1
+    for row in loaded.rows:
+        if row.seq != expected:
+            raise Tampered("messages", f"session {loaded.session.ref}, message {expected}")
+        expected += 1
+    if loaded.last != expected - 1:
+        raise Tampered("messages", f"session {loaded.session.ref}, message {expected}")

@@ -1,0 +1,477 @@
+"""Handles: what the embedding application holds of a session and of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import anyio.to_thread
+
+from interturn.actors.commands import Answer, Known, Record, Release, Take, TurnRecorded
+from interturn.actors.errors import (
+    BudgetExceeded,
+    DeliveryConflict,
+    InvalidId,
+    InvalidText,
+    TurnClosed,
+    TurnExpired,
+)
+from interturn.actors.message import Discreet, Message
+from interturn.actors.request import Memory, Request
+from interturn.actors.session import Layers, SessionActor
+from interturn.runtime.cell import Cell
+from interturn.runtime.customer import Customer
+from interturn.runtime.errors import Reentered, StoreFailed, public_errors
+from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.letter import Look
+from interturn.runtime.supervisor import Supervisor
+from interturn.runtime.tokens import INLINE_BYTES
+
+_PAGE_ROWS: Final = 200
+_ID_BYTES: Final = 512
+_INLINE_HISTORY_BYTES: Final = 4 * INLINE_BYTES
+
+T = TypeVar("T")
+
+
+class Recorded(Discreet, frozen=True):
+    """A turn is on disk.
+
+    Attributes:
+        seq: sequence number of the visitor's message; the agent's is the next.
+        at: when it was recorded (UTC).
+        duplicate: the delivery was there already; then nothing was written.
+        reply: the agent's message as it is stored.
+    """
+
+    seq: int
+    at: datetime
+    duplicate: bool
+    reply: Message
+
+
+class Session:
+    """One conversation, by its id. A handle costs nothing: no I/O, no state."""
+
+    __slots__ = ("_claimed", "_customer_id", "_delivery_hash", "_supervisor", "session_id")
+
+    def __init__(
+        self, supervisor: Callable[..., Supervisor], session_id: str, customer_id: str | None
+    ) -> None:
+        check_id("session_id", session_id)
+        if customer_id is not None:
+            check_id("customer", customer_id)
+        self.session_id = session_id
+        self._customer_id = customer_id
+        self._supervisor = supervisor
+        self._claimed: Claim | None = None
+
+    def __repr__(self) -> str:
+        return f"Session(customer={'named' if self._customer_id else 'unnamed'})"
+
+    @property
+    def customer(self) -> Customer:
+        """The customer whom this session belongs to, anonymous or named."""
+        return Customer(self._supervisor, self._customer_id, session=self)
+
+    def turn(
+        self,
+        text: str,
+        *,
+        instructions: str = "",
+        knowledge: Sequence[str] = (),
+        budget: int | None = None,
+        delivery_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Turn:
+        """Take the session for one turn: ``async with session.turn(text) as turn``.
+
+        Turns of one session are held one after the other, first come, first
+        served. Leaving the block without `Turn.reply` writes nothing.
+
+        Args:
+            text: what the visitor says, at most ``text_bytes`` of UTF-8.
+            instructions: the application's own, first in the request.
+            knowledge: what the application looked up for this turn, best first.
+            budget: tokens of the request at most; None means the setting.
+            delivery_id: the transport's id of this message, at most 512 bytes; the
+                same id twice is one turn.
+            timeout: seconds to wait for the turn at most; None means ``turn_s``.
+
+        Raises:
+            InvalidText, InvalidId: on entering, as the rest.
+            BudgetExceeded: instructions and text alone don't fit.
+            CustomerMismatch: the session belongs to another customer.
+            DeliveryConflict: this delivery was recorded with other words.
+            TurnTimeout: the turn wasn't free in time.
+            Reentered: this very task holds the session's turn.
+            MailboxFull, Overloaded, Quarantined: retry later.
+            StoreFailed, Tampered: the session can't be read.
+            RuntimeClosed, Fenced: the runtime is at its end.
+        """
+        return Turn(self, text, instructions, tuple(knowledge), budget, delivery_id, timeout)
+
+    async def assemble(
+        self,
+        text: str,
+        *,
+        instructions: str = "",
+        knowledge: Sequence[str] = (),
+        budget: int | None = None,
+    ) -> Request:
+        """Assemble the request for ``text`` as a turn would, taking nothing.
+
+        Waits for nobody's turn, and reads no disk while the session is in memory.
+
+        Raises:
+            InvalidText, BudgetExceeded, CustomerMismatch: as for `turn`.
+        """
+        self._check_texts(text, instructions, knowledge)
+        actor, memory = await self._look(_memory)
+        return await self._assembled(actor, memory, text, instructions, tuple(knowledge), budget)
+
+    async def record(
+        self,
+        visitor: str,
+        agent: str,
+        *,
+        delivery_id: str | None = None,
+        at: datetime | None = None,
+    ) -> Recorded:
+        """Write a turn that happened elsewhere: an import, a replay.
+
+        It waits for the turn that is held, in the same line as `turn`.
+
+        Args:
+            visitor: what the visitor said.
+            agent: what the agent replied.
+            delivery_id: as for `turn`.
+            at: when it was said, aware; None means now. It orders nothing.
+
+        Raises:
+            InvalidText, InvalidId, CustomerMismatch, DeliveryConflict: as for `turn`.
+            StoreFailed: it isn't on disk; with ``unknown``, it may be.
+        """
+        supervisor = self._supervisor()
+        bound = supervisor.settings.text_bytes
+        check_text("visitor", visitor, bound)
+        check_text("agent", agent, bound)
+        at = check_time(at) or supervisor.utc()
+        delivery = self._delivery(delivery_id)
+        cell = supervisor.reach(self.session_id, self._claim())
+        if cell.held_by(asyncio.current_task()):
+            raise Reentered
+        letter = cell.ask(Record(visitor, agent, at, delivery), self._claim())
+        answer = await supervisor.answer(cell, letter, supervisor.settings.turn_s)
+        return await self._recorded(answer, visitor)
+
+    async def layers(self) -> Layers:
+        """Return window, surplus, summary and cursor as they stand, and whose they are."""
+        return await self._look(_layers)
+
+    async def transcript(self) -> AsyncIterator[Message]:
+        """Iterate over all messages, oldest first, read from the store in pages."""
+        keeping = await self._look(_keeping)
+        after = 0
+        while page := await self._page(keeping, after, _PAGE_ROWS):
+            for message in page:
+                yield message
+            after = page[-1].seq
+
+    async def owner(self) -> CustomerKeeping:
+        """Return whom the session belongs to, with their key: for `Customer`."""
+        return (await self._look(_keeping)).customer
+
+    # What turns use too.
+
+    def _claim(self) -> Claim | None:
+        if self._claimed is None and self._customer_id is not None:
+            hasher = self._supervisor().vault.hasher
+            self._claimed = Claim(hasher.customer(self._customer_id), self._customer_id)
+        return self._claimed
+
+    def _delivery(self, delivery_id: str | None) -> bytes | None:
+        if delivery_id is None:
+            return None
+        check_id("delivery_id", delivery_id)
+        hasher = self._supervisor().vault.hasher
+        return hasher.delivery(hasher.session(self.session_id), delivery_id)
+
+    def _check_texts(self, text: str, instructions: str, knowledge: Sequence[str]) -> None:
+        bound = self._supervisor().settings.text_bytes
+        check_text("visitor", text, bound)
+        if instructions:
+            check_text("instructions", instructions, bound)
+        for item in knowledge:
+            check_text("knowledge", item, bound)
+
+    async def _look(self, question: Callable[[Cell], T]) -> T:
+        supervisor = self._supervisor()
+        cell = supervisor.reach(self.session_id, self._claim())
+        answer: T = await supervisor.answer(cell, cell.ask(Look(question), self._claim()))
+        return answer
+
+    async def _assembled(
+        self,
+        actor: SessionActor,
+        memory: Memory,
+        text: str,
+        instructions: str,
+        knowledge: tuple[str, ...],
+        budget: int | None,
+    ) -> Request:
+        """Assemble, off the loop where there is much to count or to compact."""
+        tokens = self._supervisor().settings.budget if budget is None else budget
+
+        def assemble() -> Request:
+            return actor.request(
+                text, memory, instructions=instructions, knowledge=knowledge, budget=tokens
+            )
+
+        given = len(text) + len(instructions) + sum(map(len, knowledge))
+        if given > INLINE_BYTES or actor.text_bytes > _INLINE_HISTORY_BYTES:
+            return await anyio.to_thread.run_sync(assemble)
+        return assemble()
+
+    async def _recorded(self, answer: TurnRecorded | Known, visitor: str) -> Recorded:
+        if isinstance(answer, TurnRecorded):
+            said, reply = answer.messages
+            return Recorded(said.seq, said.at, duplicate=False, reply=reply)
+        said, reply = await self._stored(answer.seq, visitor)
+        return Recorded(said.seq, said.at, duplicate=True, reply=reply)
+
+    async def _stored(self, seq: int, visitor: str) -> tuple[Message, Message]:
+        """Return the turn that a delivery was recorded as.
+
+        Raises:
+            DeliveryConflict: the visitor's words were others.
+        """
+        keeping, messages = await self._look(lambda cell: (_keeping(cell), _find(cell, seq)))
+        if messages is None:
+            messages = await self._page(keeping, seq - 1, 2)
+        said, reply = messages
+        if said.text != visitor:
+            raise DeliveryConflict
+        return said, reply
+
+    async def _page(self, keeping: SessionKeeping, after: int, limit: int) -> list[Message]:
+        vault = self._supervisor().vault
+        if keeping.new is not None:
+            return []
+        with public_errors():
+            rows = await vault.store.rows(keeping.ref, after=after, limit=limit)
+            return await vault.messages(keeping, rows)
+
+
+def _memory(cell: Cell) -> tuple[SessionActor, Memory]:
+    assert cell.actor is not None
+    return cell.actor, cell.actor.memory()
+
+
+def _layers(cell: Cell) -> Layers:
+    assert cell.actor is not None
+    return cell.actor.layers(_keeping(cell).customer.customer_id)
+
+
+def _keeping(cell: Cell) -> SessionKeeping:
+    assert cell.keeping is not None
+    return cell.keeping
+
+
+def _find(cell: Cell, seq: int) -> list[Message] | None:
+    assert cell.actor is not None
+    said, reply = cell.actor.find(seq), cell.actor.find(seq + 1)
+    return None if said is None or reply is None else [said, reply]
+
+
+class Turn:
+    """One turn of a session, held from entering the block to its reply.
+
+    Attributes:
+        request: what to send to the model.
+        already: the stored reply if this delivery was answered before, else None.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        text: str,
+        instructions: str,
+        knowledge: tuple[str, ...],
+        budget: int | None,
+        delivery_id: str | None,
+        timeout_s: float | None,
+    ) -> None:
+        self._session = session
+        self._text = text
+        self._instructions = instructions
+        self._knowledge = knowledge
+        self._budget = budget
+        self._delivery_id = delivery_id
+        self._timeout_s = timeout_s
+        self._cell: Cell | None = None
+        self._ticket = 0
+        self._delivery: bytes | None = None
+        self._before: Recorded | None = None
+        self._open = False
+        self._request: Request | None = None
+        self.already: Message | None = None
+
+    def __repr__(self) -> str:
+        return f"Turn(open={self._open}, already={self.already is not None})"
+
+    @property
+    def request(self) -> Request:
+        """What to send to the model.
+
+        Raises:
+            TurnClosed: the turn was never entered, or needs no request: the
+                delivery was answered before.
+        """
+        if self._request is None:
+            raise TurnClosed
+        return self._request
+
+    async def __aenter__(self) -> Self:
+        session, text = self._session, self._text
+        session._check_texts(text, self._instructions, self._knowledge)  # noqa: SLF001
+        self._delivery = session._delivery(self._delivery_id)  # noqa: SLF001
+        supervisor = session._supervisor()  # noqa: SLF001
+        claim = session._claim()  # noqa: SLF001
+        cell = supervisor.reach(session.session_id, claim)
+        task = asyncio.current_task()
+        if cell.held_by(task):
+            raise Reentered
+        timeout_s = supervisor.settings.turn_s if self._timeout_s is None else self._timeout_s
+        self._ticket = supervisor.ticket()
+        try:
+            letter = cell.ask(Take(self._ticket, self._delivery), claim)
+            answer = await supervisor.answer(cell, letter, timeout_s)
+            self._cell = cell
+            if isinstance(answer, Known):
+                self._before = await session._recorded(answer, text)  # noqa: SLF001
+                self.already = self._before.reply
+                with contextlib.suppress(BudgetExceeded):  # nothing needs to be sent
+                    await self._assemble()
+            else:
+                cell.holder = (self._ticket, task)
+                self._open = True
+                await self._assemble()
+        except BaseException:
+            self._leave(cell)
+            raise
+        return self
+
+    async def _assemble(self) -> None:
+        session = self._session
+        actor, memory = await session._look(_memory)  # noqa: SLF001
+        self._request = await session._assembled(  # noqa: SLF001
+            actor, memory, self._text, self._instructions, self._knowledge, self._budget
+        )
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._cell is not None:
+            self._leave(self._cell)
+
+    def _leave(self, cell: Cell) -> None:
+        """Give the turn back if it is held. Nothing here awaits, so nothing can cancel it."""
+        self._open = False
+        cell.tell(Release(self._ticket))
+
+    async def reply(self, text: str, *, at: datetime | None = None) -> Recorded:
+        """Record the turn: both rows are on disk when this returns.
+
+        After `StoreFailed` the turn is still held, and the reply may be tried
+        again, unless the failure says ``unknown``.
+
+        Args:
+            text: what the agent replied.
+            at: when that was, aware; None means now. It orders nothing.
+
+        Raises:
+            InvalidText: the reply can't be kept; the turn is still held.
+            TurnClosed: the turn was answered or left.
+            TurnExpired: it was held over ``turn_s`` and lost to another.
+            DeliveryConflict: this delivery was recorded with other words.
+            StoreFailed: it isn't on disk; with ``unknown``, it may be.
+            Fenced: another process took the database over.
+        """
+        session = self._session
+        if self._before is not None and self._cell is not None:
+            return self._before
+        if not self._open or self._cell is None:
+            raise TurnClosed
+        supervisor = session._supervisor(closing=True)  # noqa: SLF001
+        check_text("agent", text, supervisor.settings.text_bytes)
+        when = check_time(at) or supervisor.utc()
+        command = Answer(self._ticket, self._text, text, when, self._delivery)
+        cell = self._cell
+        letter = cell.ask(command)
+        self._open = False
+        try:
+            answer = await supervisor.answer(cell, letter)
+        except TurnClosed:
+            raise TurnExpired from None
+        except StoreFailed as failure:
+            self._open = not failure.unknown
+            raise
+        return await session._recorded(answer, self._text)  # noqa: SLF001
+
+
+def check_text(field: str, text: str, bound: int) -> None:
+    """Hold a text to what can be kept, word for word.
+
+    Raises:
+        InvalidText: it isn't text, is empty, has lone surrogates, or is over ``bound`` bytes.
+    """
+    size = _size(field, text, InvalidText)
+    if size > bound:
+        raise InvalidText(field, f"{size:,} bytes of UTF-8, {bound:,} allowed")
+
+
+def check_time(at: datetime | None) -> datetime | None:
+    """Return the time in UTC.
+
+    Raises:
+        InvalidText: it has no zone.
+    """
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        raise InvalidText("at", "the time needs a zone")
+    return at.astimezone(UTC)
+
+
+def check_id(field: str, value: str) -> None:
+    """Hold an id to what can be matched exactly.
+
+    Raises:
+        InvalidId: it isn't text, is empty, over 512 bytes, or has control
+            characters or lone surrogates.
+    """
+    size = _size(field, value, InvalidId)
+    if size > _ID_BYTES:
+        raise InvalidId(field, f"{size:,} bytes of UTF-8, {_ID_BYTES} allowed")
+    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in value):  # noqa: PLR2004 - C0, DEL, C1
+        raise InvalidId(field, "has control characters")
+
+
+def _size(field: str, text: str, error: type[InvalidText]) -> int:
+    if not isinstance(text, str):
+        raise error(field, f"must be text, not {type(text).__name__}")
+    if not text:
+        raise error(field, "is empty")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        pass  # raised outside: what is chained to an error must not hold the text either
+    raise error(field, "has lone surrogates, which aren't text")

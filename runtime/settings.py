@@ -1,0 +1,161 @@
+"""Every bound of the runtime, named, with its unit, default and reason."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from interturn.actors.session import TAKEOVER, Limits
+from interturn.runtime.errors import InvalidSettings
+
+_PREFIX: Final = "INTERTURN_"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The runtime's bounds. A value out of its range raises `InvalidSettings`.
+
+    Attributes:
+        window: messages kept word for word; even. Twelve are six turns, about
+            what people refer back to in passing.
+        fold_at: surplus messages that start a fold. Two fold each turn as it
+            leaves; more make fewer, larger folds.
+        deliveries: recent delivery ids known in memory, for each session. Older
+            ones are found when the turn is written.
+        summary_tokens: tokens of the summary at most.
+        compaction_tokens: tokens at most that stand for the history a budget drops.
+        profile_tokens: tokens of the profile at most.
+        facts_tokens: tokens of the facts in a request at most.
+        facts_per_customer: facts of a customer at most.
+        profile_every: turns of a customer between refreshes of the profile.
+        budget: tokens of a request at most, unless the call says otherwise.
+        text_bytes: UTF-8 bytes of one text at most.
+        mailbox: messages that may wait for one actor. A person who sends more
+            than this before the first answer isn't one.
+        queued: messages that may wait in all.
+        active: actors in memory. An active session costs its texts and about 1 kB.
+        idle_s: seconds after which an idle actor leaves memory.
+        turn_s: seconds that a turn may be held once another waits.
+        lease_s: seconds without a sign of life after which another host may take
+            the database over.
+        snapshot_s: seconds between snapshots of a customer at least.
+        drain_s: seconds that closing waits for held turns and folds.
+        durability: ``full`` survives a power loss, ``normal`` a killed process.
+        encoding: tiktoken's encoding for token counts.
+    """
+
+    window: int = 12
+    fold_at: int = 2
+    deliveries: int = 32
+    summary_tokens: int = 400
+    compaction_tokens: int = 200
+    profile_tokens: int = 120
+    facts_tokens: int = 300
+    facts_per_customer: int = 500
+    profile_every: int = 10
+    budget: int = 8_000
+    text_bytes: int = 1_048_576
+    mailbox: int = 64
+    queued: int = 100_000
+    active: int = 20_000
+    idle_s: float = 300.0
+    turn_s: float = 120.0
+    lease_s: float = 15.0
+    snapshot_s: float = 5.0
+    drain_s: float = 10.0
+    durability: Literal["full", "normal"] = "full"
+    encoding: str = "o200k_base"
+
+    def __post_init__(self) -> None:
+        """Hold every value to its range."""
+        for name, (low, high, unit) in _RANGES.items():
+            value = getattr(self, name)
+            whole = self.__annotations__[name] == "int"
+            if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
+                raise InvalidSettings(name, f"a {'whole ' if whole else ''}number of {unit}")
+            if not low <= value <= high:
+                raise InvalidSettings(name, f"between {low:,} and {high:,} {unit}")
+        for name in ("window", "fold_at"):
+            if getattr(self, name) % 2:
+                raise InvalidSettings(name, "an even number of messages, since turns are pairs")
+        if self.fold_at > TAKEOVER * self.window:
+            raise InvalidSettings("fold_at", f"at most {TAKEOVER} windows of messages")
+        if self.durability not in ("full", "normal"):
+            raise InvalidSettings("durability", "full or normal")
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that a session actor holds."""
+        return Limits(
+            window=self.window,
+            fold_at=self.fold_at,
+            deliveries=self.deliveries,
+            summary_tokens=self.summary_tokens,
+            compaction_tokens=self.compaction_tokens,
+        )
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] = os.environ
+    ) -> Settings:
+        """Read settings from a TOML file, then from ``INTERTURN_*`` variables over it.
+
+        Args:
+            path: the file, or None for no file.
+            environ: where variables are read; those that name no setting are ignored.
+
+        Raises:
+            InvalidSettings: a name that is no setting, or a value out of its range.
+            OSError: the file can't be read.
+        """
+        values: dict[str, Any] = {}
+        if path is not None:
+            try:
+                values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+                raise InvalidSettings(str(path), "a TOML file") from None
+        for name in cls.__struct_fields__:
+            if (value := environ.get(_PREFIX + name.upper())) is not None:
+                values[name] = value
+        for name in values:
+            if name not in cls.__struct_fields__:
+                raise InvalidSettings(name, "a setting's name")
+        for name, value in values.items():
+            kind = _KINDS.get(cls.__annotations__[name], str)
+            try:
+                values[name] = msgspec.convert(value, kind, strict=False)
+            except msgspec.ValidationError:
+                bound = f"a number of {_RANGES[name][2]}" if name in _RANGES else "text"
+                raise InvalidSettings(name, bound) from None
+        return cls(**values)
+
+
+_KINDS: Final[dict[str, type]] = {"int": int, "float": float}
+"""By annotation; what is no number is text."""
+
+_RANGES: Final[dict[str, tuple[float, float, str]]] = {
+    "window": (2, 1_000, "messages"),
+    "fold_at": (2, 4_000, "messages"),
+    "deliveries": (0, 10_000, "delivery ids"),
+    "summary_tokens": (32, 100_000, "tokens"),
+    "compaction_tokens": (0, 100_000, "tokens"),
+    "profile_tokens": (0, 100_000, "tokens"),
+    "facts_tokens": (0, 100_000, "tokens"),
+    "facts_per_customer": (1, 100_000, "facts"),
+    "profile_every": (1, 1_000_000, "turns"),
+    "budget": (1, 100_000_000, "tokens"),
+    "text_bytes": (1, 268_435_456, "bytes"),
+    "mailbox": (1, 1_000_000, "messages"),
+    "queued": (1, 100_000_000, "messages"),
+    "active": (2, 100_000_000, "actors"),
+    "idle_s": (0.01, 31_536_000, "seconds"),
+    "turn_s": (0.01, 31_536_000, "seconds"),
+    "lease_s": (0.1, 86_400, "seconds"),
+    "snapshot_s": (0, 86_400, "seconds"),
+    "drain_s": (0, 86_400, "seconds"),
+}
+"""Lowest and highest value and the unit of each number."""
