@@ -6,13 +6,23 @@ clauses go, and where the cut is within what was meant, ``…`` says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Final
 
-from interturn.actors.language import ASSENT, COURTESY, GRAMMAR, TROUBLE, WORD, Language, fold
+from interturn.actors.language import (
+    ASSENT,
+    CAPITAL,
+    COURTESY,
+    GRAMMAR,
+    TROUBLE,
+    Heard,
+    Language,
+    Word,
+)
 from interturn.actors.message import Role
 from interturn.actors.sentences import ELLIPSIS, clauses, cut
-from interturn.actors.telling import Reading, read
+from interturn.actors.telling import NOTHING, UNTOLD, Reading, read, weigh
 
 MOST_CODE_LINES: Final = 60  # looked at in one pasted block
 _MOST_WORDS: Final = 44
@@ -28,54 +38,99 @@ _WORTH_A_CUT: Final = 0.5
 _TAIL: Final = 3  # one part in three is kept for the end of what is too long
 
 
-def trimmed(sentence: str, language: Language, role: Role) -> tuple[str, Reading]:
+def trimmed(
+    sentence: str,
+    language: Language,
+    role: Role,
+    may_tell: Callable[[str, int], bool] | None = None,
+) -> tuple[str, Reading]:
     """Return what of ``sentence`` is shown, and what that carries.
 
     Greetings before it and thanks after it go; of a very long one the clauses
     that tell most stay, with ``…`` where something was left out.
     """
-    reading = read(sentence, language)
-    if reading.weight and reading.kinds & COURTESY:
-        shorter = _without_courtesy(sentence, language, role)
-        if shorter != sentence:
-            sentence, reading = shorter, read(shorter, language)
+    if language.spaced:
+        words = language.words(sentence)
+        heard = language.heard(words)
+        if may_tell is not None and not may_tell(sentence, heard[-1]):
+            return sentence, NOTHING
+        if heard[-1] & COURTESY and not all(mark & UNTOLD for mark in heard[1]):
+            sentence, heard = _uncourteous(sentence, words, heard, language, role)
+        reading = weigh(sentence, heard, language)
+    else:
+        reading = read(sentence, language)
+        if reading.weight and reading.kinds & COURTESY:
+            pieces = clauses(sentence)
+            first, last = _telling(len(pieces), lambda one: language.only_greets(pieces[one]))
+            if last - first < len(pieces):
+                sentence = _joined(pieces, first, last)
+                reading = read(sentence, language)
     if len(sentence) > _MOST_UNSPACED and reading.weight >= _WORTH_A_CUT:
         sentence = _clipped(sentence, language)
     return sentence, reading
 
 
-def _without_courtesy(sentence: str, language: Language, role: Role) -> str:
-    """Return the sentence without greetings before it and thanks after it."""
+def _uncourteous(
+    sentence: str, words: list[Word], heard: Heard, language: Language, role: Role
+) -> tuple[str, Heard]:
+    """Return the sentence without greetings before it and thanks after it, and its words."""
     pieces = clauses(sentence)
-    while len(pieces) > 1 and _greets(pieces[0], language, role):
-        del pieces[0]
-    end = sentence[-1] if sentence[-1] in ".!?。！？" else ""  # noqa: RUF001
-    while len(pieces) > 1 and _greets(pieces[-1], language, role):
-        del pieces[-1]
-        pieces[-1] = pieces[-1].rstrip(" ,;:，、；：") + end  # noqa: RUF001
-    return "".join(pieces)
+    sizes = [piece.count(" ") for piece in pieces]
+    # As a rule a clause ends with a blank, so it has as many words as blanks, the last
+    # one more. Where not, each has to be read for itself.
+    regular = sum(sizes) + 1 == len(words) and all(piece[-1] == " " for piece in pieces[:-1])
+    ends = [*accumulate(sizes, initial=0)]
+    ends[-1] += 1
 
+    def greets(place: int) -> bool:
+        if not regular:
+            return _greets(language.hear(pieces[place]), role)
+        begin, end = ends[place], ends[place + 1]
+        # The marks within the whole show most clauses not to greet.
+        if not any([mark & COURTESY for mark in heard[1][begin:end]]):  # noqa: C419 - short
+            return False
+        return _greets(language.heard(words[begin:end]), role)
 
-def _greets(clause: str, language: Language, role: Role) -> bool:
-    if not language.spaced:
-        return language.only_greets(clause)
-    marks = language.marks(WORD.findall(fold(clause)))
-    if not marks or not any(mark & COURTESY for mark in marks):
-        return False
-    others = sum(not mark & (COURTESY | GRAMMAR) for mark in marks)
-    if not others:
-        # A visitor's bare "yes" may answer; an agent's, or one with a name, joins in.
-        return role == "agent" or not marks[0] & ASSENT
-    return others <= _VOCATIVE_WORDS and _addresses(clause, marks)
-
-
-def _addresses(clause: str, marks: list[int]) -> bool:
-    """Return whether all that a greeting adds is whom it greets ("Hola Lucía,")."""
-    words = WORD.findall(clause)
-    return bool(marks[0] & COURTESY) and all(
-        mark & (COURTESY | GRAMMAR) or word[0].isupper()
-        for word, mark in zip(words, marks, strict=False)
+    first, last = _telling(len(pieces), greets)
+    if last - first == len(pieces):
+        return sentence, heard
+    shorter = _joined(pieces, first, last)
+    return shorter, language.heard(
+        words[ends[first] : ends[last]] if regular else language.words(shorter)
     )
+
+
+def _telling(clauses: int, greets: Callable[[int], bool]) -> tuple[int, int]:
+    """Return where the clauses that do more than greet begin and end; one always stays."""
+    first, last = 0, clauses
+    while last - first > 1 and greets(first):
+        first += 1
+    while last - first > 1 and greets(last - 1):
+        last -= 1
+    return first, last
+
+
+def _joined(pieces: list[str], first: int, last: int) -> str:
+    *before, closing = pieces[first:last]
+    if last < len(pieces):
+        end = pieces[-1][-1]
+        closing = closing.rstrip(" ,;:，、；：") + (end if end in ".!?。！？" else "")  # noqa: RUF001
+    return "".join(before) + closing
+
+
+def _greets(heard: Heard, role: Role) -> bool:
+    _, marks, _, kinds = heard
+    if not kinds & COURTESY:
+        return False
+    others = 0
+    for mark in marks:
+        if not mark & (COURTESY | GRAMMAR):
+            others += 1
+            # All that a greeting may add is whom it greets ("Hola Lucía,").
+            if others > _VOCATIVE_WORDS or not mark & CAPITAL or not marks[0] & COURTESY:
+                return False
+    # A visitor's bare "yes" may answer; an agent's, or one with a name, joins in.
+    return others > 0 or role == "agent" or not marks[0] & ASSENT
 
 
 def _clipped(sentence: str, language: Language) -> str:

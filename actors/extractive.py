@@ -15,8 +15,8 @@ the one line that tells most.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from interturn.actors.excerpt import code_line, trimmed
@@ -26,23 +26,18 @@ from interturn.actors.language import (
     DATE,
     DECISION,
     NUMBER,
+    ODD,
     Language,
     detect,
     detect_all,
-    fold,
     speaker_of,
 )
 from interturn.actors.message import Message, Role
 from interturn.actors.ports import TokenCounter
-from interturn.actors.sentences import (
-    QUESTION_MARKS,
-    boundary,
-    cut,
-    cut_to,
-    parts,
-    sentences,
-)
+from interturn.actors.sentences import QUESTION_MARKS, bounded, cut, cut_to, parts, sentences
+from interturn.actors.summary import Summary
 from interturn.actors.telling import AGENT_SHARE, Reading, read, read_line, same, within
+from interturn.actors.words import fold
 
 MOST_CHARACTERS: Final = 64_000  # read of all leaving messages together
 MOST_SENTENCES: Final = 800  # scored of them
@@ -66,9 +61,13 @@ _MOST_LINES_A_TURN: Final = 6
 _MOST_LINES: Final = 24
 _SHARE_OF_CAP: Final = 10  # a line may take a tenth of the cap, so a turn at most six
 _LEAST_ROOM: Final = 48
+_LONGEST_TOKEN: Final = 5  # characters, on average
 
 _QUESTION_CHARACTERS: Final = 90
 _JOINED_CHARACTERS: Final = 110
+
+
+Known = list[tuple[str, tuple[int, ...] | None]]
 
 
 class Candidate(NamedTuple):
@@ -107,16 +106,18 @@ class Extractive:
         """Return what ``leaving`` adds to ``summary``: a few sentences, or ``""``."""
         return self.extract(summary, leaving, cap_tokens)
 
-    def extract(self, summary: str, leaving: Sequence[Message], cap_tokens: int) -> str:
+    def extract(self, summary: str | Summary, leaving: Sequence[Message], cap_tokens: int) -> str:
         """Return the most telling sentences of ``leaving``, at most ``cap_tokens`` tokens.
 
         One line each, in the order they were said, each with who said it. What
-        ``summary`` holds already is left out. Near-linear in the length of the
-        messages up to `MOST_CHARACTERS`, constant beyond.
+        ``summary`` holds already is left out; given as a `Summary`, its lines need
+        not be read again. Near-linear in the length of the messages up to
+        `MOST_CHARACTERS`, constant beyond.
         """
-        language, languages = _languages(summary, leaving)
-        candidates = list(_candidates(summary, leaving, languages))
-        chosen = _choose(candidates, summary, leaving)
+        known = _known(summary)
+        language, languages = _languages(known, leaving)
+        candidates = list(_candidates(known, leaving, languages, sparing=_turns(leaving) <= 1))
+        chosen = _choose(candidates, known, leaving)
         lines = _lines(chosen, language)
         turns = max(1, _turns(leaving))
         share = _lines_a_turn(leaving) * cap_tokens // _SHARE_OF_CAP
@@ -128,10 +129,15 @@ class Extractive:
 
         (Or two a message, where the messages are more than half of that.)
         """
-        return list(_candidates(summary, leaving, _languages(summary, leaving)[1]))
+        known = _known(summary)
+        return list(_candidates(known, leaving, _languages(known, leaving)[1]))
 
     def _fitting(self, lines: list[tuple[float, str]], room: int) -> str:
         count = self._counter.count
+        text = "\n".join([line[1] for line in lines])
+        # What plainly has room needs no count of each line, nor what plainly has none of all.
+        if len(text) <= room * _LONGEST_TOKEN and count(text) <= room:
+            return text
         kept = [(weight, text, count(text)) for weight, text in lines]
         while kept:
             if len(kept) == 1 and kept[0][2] > room:
@@ -151,21 +157,33 @@ def _turns(leaving: Sequence[Message]) -> int:
     return (len(leaving) + 1) // 2
 
 
-def _languages(summary: str, leaving: Sequence[Message]) -> tuple[Language, list[Language]]:
+def _known(summary: str | Summary) -> Known:
+    """Return the lines of a summary, with their keys where they were read before."""
+    if isinstance(summary, str):
+        return [(line, None) for line in summary.split("\n")]
+    return [(line.text, line.keys) for line in summary.lines] or [("", None)]
+
+
+def _languages(known: Known, leaving: Sequence[Message]) -> tuple[Language, list[Language]]:
     """Return the conversation's language, and each message's; the summary's on a tie."""
-    _, _, before = speaker_of(summary[summary.rfind("\n") + 1 :])
+    _, _, before = speaker_of(known[-1][0])
     return detect_all([message.text for message in leaving], before)
 
 
 def _candidates(
-    summary: str, leaving: Sequence[Message], languages: Sequence[Language]
+    known: Known,
+    leaving: Sequence[Message],
+    languages: Sequence[Language],
+    *,
+    sparing: bool = False,
 ) -> Iterator[Candidate]:
     characters = max(_LEAST_CHARACTERS, MOST_CHARACTERS // max(1, len(leaving)))
     most = max(_LEAST_SENTENCES, MOST_SENTENCES // max(1, len(leaving)))
-    question = _open_question(summary)
+    role, asked, _ = speaker_of(known[-1][0])
+    question = asked if role == "agent" and asked.endswith(QUESTION_MARKS) else ""
     at_hand = False
     for message, spoken in enumerate(leaving):
-        said = _said(spoken, characters, most, languages[message])
+        said = _said(spoken, characters, most, languages[message], sparing=sparing)
         if spoken.role == "visitor":
             yield from _visitor(message, said, question, at_hand=at_hand)
             question, at_hand = "", True
@@ -175,19 +193,16 @@ def _candidates(
             question = closing if closing.endswith(QUESTION_MARKS) else ""
 
 
-def _open_question(summary: str) -> str:
-    role, said, _ = speaker_of(summary[summary.rfind("\n") + 1 :])
-    return said if role == "agent" and said.endswith(QUESTION_MARKS) else ""
-
-
 def _said(
-    message: Message, characters: int, most: int, language: Language
+    message: Message, characters: int, most: int, language: Language, *, sparing: bool
 ) -> list[tuple[str, Reading]]:
-    """Return the message's sentences and what they carry, courtesies cut off."""
-    text = _bounded(message.text, characters)
+    """Return the message's sentences and what they carry, courtesies cut off.
+
+    Where ``sparing``, an agent's that can't be kept are heard but not weighed.
+    """
     found: list[tuple[str, Reading]] = []
     pieces: list[tuple[bool, str]] = []
-    for is_code, part in parts(text):
+    for is_code, part in parts(bounded(message.text, characters)):
         if is_code:
             pieces.append((True, part))
         else:
@@ -195,20 +210,28 @@ def _said(
     if len(pieces) > most:
         tail = most // _TAIL
         pieces = pieces[: most - tail] + pieces[len(pieces) - tail :]
+    read_once: dict[str, tuple[str, Reading]] = {}
+    may_tell = None
+    if sparing and message.role == "agent":
+        lectures = len(pieces) > _LECTURE and not any(is_code for is_code, _ in pieces)
+        may_tell = _decides if lectures else _informs
     for is_code, piece in pieces:
         if is_code:
             found.extend(code_line(piece, language))
         else:
-            found.append(trimmed(piece, language, message.role))
+            # Whoever pastes one thing many times has it read once.
+            if piece not in read_once:
+                read_once[piece] = trimmed(piece, language, message.role, may_tell)
+            found.append(read_once[piece])
     return found
 
 
-def _bounded(text: str, characters: int) -> str:
-    if len(text) <= characters:
-        return text
-    tail = characters // _TAIL
-    head = text[: boundary(text, characters - tail)]
-    return head + "\n\n" + text[boundary(text, len(text) - tail) :]
+def _decides(sentence: str, marks: int) -> bool:
+    return bool(marks & DECISION and marks & DATE) or sentence.endswith(QUESTION_MARKS)
+
+
+def _informs(sentence: str, marks: int) -> bool:
+    return bool(marks & (DECISION | DATE | NUMBER | ODD)) or sentence.endswith(QUESTION_MARKS)
 
 
 def _visitor(
@@ -245,41 +268,60 @@ def _agent(message: int, said: list[tuple[str, Reading]], *, last: bool) -> Iter
 
 
 def _choose(
-    candidates: Sequence[Candidate], summary: str, leaving: Sequence[Message]
+    candidates: Sequence[Candidate], known: Known, leaving: Sequence[Message]
 ) -> list[Candidate]:
     """Return the few candidates to keep, in the order they were said."""
     turns = _turns(leaving)
-    known = fold(summary)
-    visitors = {
-        key
-        for candidate in candidates
-        if candidate.role == "visitor"
-        for key in candidate.reading.keys
-    }
-    recurring = _recurring(candidates) if turns > 1 else Counter[str]()
-    ranked: list[tuple[float, Candidate]] = []
+    folded = [fold(line) for line, _ in known]
+    together = "\n".join(folded)
+    recurring = _recurring(candidates) if turns > 1 else set[str]()
+    # What a sentence gains by what the talk comes back to is sought only for those that
+    # may be next with it: until then each stands where at best it would.
+    ranked = [
+        (-weight - _MOST_RECURRING, candidate.message, candidate.place, weight, candidate)
+        for candidate, weight in _weighty(candidates)
+    ]
+    heapify(ranked)
+    chosen: list[Candidate] = []
+    said: list[frozenset[int]] = []
+    most = min(_lines_a_turn(leaving) * max(1, turns), _MOST_LINES)
+    while ranked and len(chosen) < most:
+        rank, message, place, weight, candidate = heappop(ranked)
+        reading = candidate.reading
+        ours = frozenset(reading.keys)
+        if any(
+            not ours.isdisjoint(theirs) and _repeats(reading.keys, other.reading.keys)
+            for theirs, other in zip(said, chosen, strict=True)
+        ):
+            continue
+        if -rank != weight:
+            weight += _coming_back(reading, together, recurring)
+            asks = candidate.role == "agent" and candidate.text.endswith(QUESTION_MARKS)
+            if asks or weight >= _FLOOR:
+                heappush(ranked, (-weight, message, place, weight, candidate))
+        elif not _held(reading, known, folded, together):
+            chosen.append(candidate._replace(weight=weight))
+            said.append(ours)
+    chosen.sort(key=_order)
+    return chosen
+
+
+def _weighty(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, float]]:
+    """Yield the candidates that may be kept, with their weights."""
+    visitors: set[int] = set()
+    for candidate in candidates:
+        if candidate.role == "visitor":
+            visitors.update(candidate.reading.keys)
     for candidate in candidates:
         weight = candidate.weight
         if candidate.role == "agent" and not candidate.text.endswith(QUESTION_MARKS):
             weight = _as_agent(candidate, visitors)
-        if weight < _OPEN_QUESTION:
-            continue
-        weight += _coming_back(candidate.reading, known, recurring)
-        asks = candidate.role == "agent" and candidate.text.endswith(QUESTION_MARKS)
-        if asks or weight >= _FLOOR:
-            ranked.append((weight, candidate))
-    ranked.sort(key=lambda pair: (-pair[0], pair[1].message, pair[1].place))
-    chosen: list[Candidate] = []
-    most = min(_lines_a_turn(leaving) * max(1, turns), _MOST_LINES)
-    for weight, candidate in ranked:
-        if len(chosen) == most:
-            break
-        if any(_repeats(candidate.reading, other.reading) for other in chosen):
-            continue
-        if not _held(candidate.reading, known, summary):
-            chosen.append(candidate._replace(weight=weight))
-    chosen.sort(key=lambda candidate: (candidate.message, candidate.place))
-    return chosen
+        if weight >= _OPEN_QUESTION:
+            yield candidate, weight
+
+
+def _order(candidate: Candidate) -> tuple[int, int]:
+    return candidate.message, candidate.place
 
 
 def _lines_a_turn(leaving: Sequence[Message]) -> int:
@@ -297,36 +339,46 @@ def _as_agent(candidate: Candidate, visitors: set[int]) -> float:
     return candidate.weight * _INFORMED_SHARE if anew and kinds & (DATE | NUMBER) else 0.0
 
 
-def _recurring(candidates: Sequence[Candidate]) -> Counter[str]:
-    seen = {(term, one.message) for one in candidates for term in one.reading.terms}
-    return Counter(term for term, _ in seen)
+def _recurring(candidates: Sequence[Candidate]) -> set[str]:
+    """Return the terms of more than one message."""
+    by_message: dict[int, set[str]] = {}
+    for candidate in candidates:
+        by_message.setdefault(candidate.message, set()).update(candidate.reading.terms)
+    seen: set[str] = set()
+    recurring: set[str] = set()
+    for terms in by_message.values():
+        recurring |= seen & terms
+        seen |= terms
+    return recurring
 
 
-def _coming_back(reading: Reading, known: str, recurring: Counter[str]) -> float:
+def _coming_back(reading: Reading, known: str, recurring: set[str]) -> float:
     """Return what a sentence gains by speaking of what the talk keeps coming back to."""
-    back = sum(
-        recurring[term] > 1 or term in known
-        for term in reading.terms
-        if len(term) >= _SHORTEST_TERM
-    )
-    return min(back * _RECURRING, _MOST_RECURRING)
+    back = 0
+    for term in reading.terms:
+        if len(term) >= _SHORTEST_TERM and (term in recurring or term in known):
+            back += 1
+            if back * _RECURRING >= _MOST_RECURRING:
+                return _MOST_RECURRING
+    return back * _RECURRING
 
 
-def _repeats(reading: Reading, other: Reading) -> bool:
-    return same(reading.keys, other.keys) or within(reading.keys, other.keys)
+def _repeats(keys: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    return same(keys, others) or within(keys, others)
 
 
-def _held(reading: Reading, known: str, summary: str) -> bool:
+def _held(reading: Reading, known: Known, folded: Sequence[str], together: str) -> bool:
     """Return whether one line of the summary says it already."""
-    if not reading.terms or not all(term in known for term in reading.terms):
+    if not reading.terms or not all(map(together.__contains__, reading.terms)):
         return False
     first = reading.terms[0]
-    return any(
-        _repeats(reading, read_line(line))
-        for line in summary.split("\n")
+    for (line, keys), plain in zip(known, folded, strict=True):
         # A question holds nothing, though its answer repeats its words.
-        if first in fold(line) and not line.endswith(QUESTION_MARKS)
-    )
+        if first in plain and not line.endswith(QUESTION_MARKS):
+            there = read_line(line).keys if keys is None else keys
+            if _repeats(reading.keys, there):
+                return True
+    return False
 
 
 def _lines(chosen: Sequence[Candidate], language: Language) -> list[tuple[float, str]]:

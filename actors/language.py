@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import operator
 import re
 import tomllib
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, cast
 
 from interturn.actors.message import Role
+from interturn.actors.words import LONGEST_WORD, WORD, fold, remember, stem_key
 
 # Kinds of word, as bits: one word may be of several.
 GRAMMAR: Final = 1 << 0
@@ -37,6 +39,11 @@ PERSONAL: Final = 1 << 14
 ASKED: Final = 1 << 15
 INTENT: Final = 1 << 16
 FIRST_TOPIC: Final = 1 << 17
+KINDS: Final = (1 << 24) - 1
+# What else a word's mark says of it.
+CAPITAL: Final = 1 << 24
+ODD: Final = 1 << 25  # not of letters only
+ENDLESS: Final = 1 << 26  # a token, a hash, a pasted blob: no word
 SILENT: Final = GRAMMAR | COURTESY | ASSENT
 
 _KINDS: Final = {
@@ -62,16 +69,9 @@ _KINDS: Final = {
 _TOPICS: Final = ("home", "phone", "mail", "work", "plan", "hour", "pay")
 TOPIC_BITS: Final = tuple(FIRST_TOPIC << place for place in range(len(_TOPICS)))
 
-# Marks that sit on letters in scripts where Python's \w stops at them.
-_MARKS: Final = (
-    "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
-    "\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc\u0ec8-\u0ece\u0f71-\u0f84\u1000-\u109f\u1780-\u17d3"
-)
-WORD: Final = re.compile(
-    rf"[\w{_MARKS}]+(?:(?:[-'’·@]|(?<=\d)[.,:/](?=\d))[\w{_MARKS}]+)*"  # noqa: RUF001
-)
 _ENTRY: Final = re.compile(r'"([^"]+)"|(\S+)')
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
+_SCRIPT: Final = re.compile(r"[\u0400-\u04ff\u0600-\u06ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _SCRIPTS: Final = (
     ("Han", re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")),
     ("Arabic", re.compile(r"[\u0600-\u06ff]")),
@@ -80,54 +80,13 @@ _SCRIPTS: Final = (
 _VOTING_CHARACTERS: Final = 300
 _WORDS_A_VOTE: Final = 7
 _SHORTEST_BEGINNING: Final = 3
-_LATIN_ENDS: Final = 0x0250
-_LATIN_MORE: Final = range(0x1E00, 0x1F00)
 
 
-_ACCENTED: Final = re.compile(r"[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff’]")  # noqa: RUF001
+Word = tuple[str, int, int]
+"""A folded word, its mark (its kinds and more), and the fingerprint of its stem."""
 
-
-def _folding() -> dict[str, str]:
-    table = {chr(code): "" for code in range(0x0300, 0x0370)}
-    for code in (*range(0x00C0, _LATIN_ENDS), *_LATIN_MORE):
-        base = unicodedata.normalize("NFD", chr(code))[0]
-        table[chr(code)] = base.lower() if base.isascii() else chr(code)
-    return table | {"’": "'", "ß": "ss", "ł": "l", "Ł": "l", "ø": "o", "Ø": "o"}  # noqa: RUF001
-
-
-_FOLD: Final = _folding()
-
-
-def _unaccented(accented: re.Match[str]) -> str:
-    return _FOLD[accented.group()]
-
-
-def fold(text: str) -> str:
-    """Return ``text`` in lower case without Latin accents, as the word lists are kept."""
-    return (text if text.isascii() else _ACCENTED.sub(_unaccented, text)).lower()
-
-
-class _Lexicon(dict[str, int]):
-    """Kinds by word. An unlisted word gets the kinds of the beginnings it matches.
-
-    Nothing is remembered about unlisted words: they are people's words, and
-    would otherwise outlive the conversation they came from.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        # By their first letters, so that most words have nothing to compare with.
-        self.beginnings: dict[str, list[tuple[str, int]]] = {}
-
-    def __missing__(self, word: str) -> int:
-        kinds = 0
-        for beginning, kind in self.beginnings.get(word[:_SHORTEST_BEGINNING], ()):
-            if word.startswith(beginning):
-                kinds |= kind
-        if not kinds and "'" in word:
-            longest = max(word.split("'"), key=len)
-            return self[longest] if longest != word else 0
-        return kinds
+Heard = tuple[tuple[str, ...], Sequence[int], tuple[int, ...], int]
+"""The words of a text, their marks, their fingerprints, and all marks together."""
 
 
 class Language:
@@ -154,49 +113,125 @@ class Language:
         self.nothing = tuple(_plain(_entries(data.get("nothing"))))
         self.refusals = tuple(_plain(_entries(data.get("refusals"))))
         self.labels = tuple(_plain(_entries(data.get("labels"))))
-        self.entries: list[tuple[str, int]] = []
-        self._lexicon = _Lexicon()
+        self._entries: list[tuple[str, int]] = []
+        self._by_sign: dict[str, list[tuple[int, str, int]]] = {}
+        self._words: dict[str, int] = {}
+        self._known: dict[str, Word] = {}
+        # By their first letters, so that most words have nothing to compare with.
+        self._beginnings: dict[str, list[tuple[str, int]]] = {}
         # By their first two words, so that most words are passed at a glance.
-        self._phrases: dict[str, dict[str, list[tuple[list[str], int]]]] = {}
+        self._phrases: dict[tuple[str, str], list[tuple[tuple[str, ...], int]]] = {}
         for field, kind in _KINDS.items():
             self._learn(_entries(data.get(field)), kind)
         topics = data.get("topics", {})
         if isinstance(topics, dict):
             for topic, bit in zip(_TOPICS, TOPIC_BITS, strict=True):
                 self._learn(_entries(topics.get(topic)), bit)
-        for seconds in self._phrases.values():
-            for phrases in seconds.values():
-                phrases.sort(key=lambda phrase: -len(phrase[0]))
+        for phrases in self._phrases.values():
+            phrases.sort(key=lambda phrase: -len(phrase[0]))
+        self._pairs = frozenset(self._phrases)
+        for place, (entry, kind) in enumerate(self._entries):
+            self._by_sign.setdefault(entry[0], []).append((place, entry, kind))
 
     def _learn(self, entries: Iterable[str], kind: int) -> None:
         for entry in entries:
-            self.entries.append((entry, kind))
+            self._entries.append((entry, kind))
             if entry.endswith("*"):
                 head = entry[:_SHORTEST_BEGINNING]
-                self._lexicon.beginnings.setdefault(head, []).append((entry[:-1], kind))
+                self._beginnings.setdefault(head, []).append((entry[:-1], kind))
                 continue
             words = WORD.findall(entry)
             if len(words) == 1:
-                self._lexicon[words[0]] = self._lexicon.get(words[0], 0) | kind
+                self._words[words[0]] = self._words.get(words[0], 0) | kind
             elif words:
-                seconds = self._phrases.setdefault(words[0], {})
-                seconds.setdefault(words[1], []).append((words[1:], kind))
+                phrases = self._phrases.setdefault((words[0], words[1]), [])
+                phrases.append((tuple(words), kind))
 
-    def marks(self, words: Sequence[str]) -> list[int]:
-        """Return the kinds of each folded word, phrases taken as a whole."""
-        lexicon = self._lexicon
-        marks = [lexicon[word] for word in words]
-        firsts = self._phrases
-        for place, second in enumerate(words[1:]):
-            seconds = firsts.get(words[place])
-            if seconds and second in seconds:
-                _mark_phrases(seconds[second], words, marks, place)
+    def _kinds(self, word: str) -> int:
+        """Return a word's kinds; an unlisted word gets those of the beginnings it matches."""
+        kinds = self._words.get(word)
+        if kinds is not None:
+            return kinds
+        kinds = 0
+        for beginning, kind in self._beginnings.get(word[:_SHORTEST_BEGINNING], ()):
+            if word.startswith(beginning):
+                kinds |= kind
+        if not kinds and "'" in word:
+            longest = max(word.split("'"), key=len)
+            return self._kinds(longest) if longest != word else 0
+        return kinds
+
+    def words(self, text: str) -> list[Word]:
+        """Return the words of ``text``, in order."""
+        tokens = text.split()
+        words = [*map(self._known.get, tokens)]
+        place = 0
+        for _ in range(words.count(None)):
+            # A token is a word as a rule, but "and/or" is two and "-" is none: so the
+            # places of what is still unknown agree only when counted from the end.
+            place = words.index(None, place)
+            learned = self._learned(tokens[place - len(words)])
+            words[place : place + 1] = learned
+            place += len(learned)
+        return cast("list[Word]", words)
+
+    def heard(self, spoken: Sequence[Word]) -> Heard:
+        """Return what words are together, phrases taken as a whole."""
+        if not spoken:
+            return (), (), (), 0
+        words, marks, keys = zip(*spoken, strict=True)
+        if not self._pairs.isdisjoint(pairwise(words)):
+            marks = tuple(self._phrased(words, [*marks]))
+        # The first word's capital says nothing.
+        return words, marks, keys, functools.reduce(operator.or_, marks[1:], marks[0] & ~CAPITAL)
+
+    def hear(self, text: str) -> Heard:
+        """Return the words of ``text`` and what they are together."""
+        return self.heard(self.words(text))
+
+    def _learned(self, token: str) -> list[Word]:
+        """Return the words of a token that isn't known."""
+        words: list[Word] = []
+        for written in WORD.findall(token):
+            word = fold(written)
+            mark = CAPITAL if written[0].isupper() else 0
+            if not word.isalpha():
+                mark |= ODD
+            if len(word) > LONGEST_WORD:
+                mark |= ENDLESS
+            words.append((word, mark | self._kinds(word), stem_key(word)))
+        if len(words) == 1:
+            remember(self._known, token, words[0], listed=words[0][0] in self._words)
+        return words
+
+    def _phrased(self, words: tuple[str, ...], marks: list[int]) -> list[int]:
+        """Mark the longest phrase at each place: one may be of several kinds."""
+        phrases = self._phrases
+        for place in [place for place, pair in enumerate(pairwise(words)) if pair in phrases]:
+            covered = 0
+            for phrase, kind in phrases[words[place], words[place + 1]]:
+                end = place + len(phrase)
+                if len(phrase) < covered or words[place:end] != phrase:
+                    continue
+                covered = len(phrase)
+                if kind & SILENT:
+                    marks[place:end] = [mark & ~KINDS | kind for mark in marks[place:end]]
+                    continue
+                marks[place] |= kind | GRAMMAR
+                for inside in range(place + 1, end):
+                    marks[inside] |= GRAMMAR
         return marks
+
+    def entries_in(self, text: str) -> list[tuple[int, str, int]]:
+        """Return the entries, in their order, that begin with any letter of ``text``."""
+        found = [entry for sign in set(text) for entry in self._by_sign.get(sign, ())]
+        found.sort()
+        return found
 
     def only_greets(self, clause: str) -> bool:
         """Return whether nothing is left of an unspaced clause without its courtesies."""
         rest = clause
-        for entry, kind in self.entries:
+        for _, entry, kind in self.entries_in(clause):
             if kind & (COURTESY | GRAMMAR):
                 rest = rest.replace(entry, "")
         return rest != clause and not any(map(str.isalnum, rest))
@@ -205,27 +240,9 @@ class Language:
         """Return the single words that give this language away."""
         return [
             entry
-            for entry, kind in self.entries
+            for entry, kind in self._entries
             if kind & (GRAMMAR | COURTESY) and " " not in entry and not entry.endswith("*")
         ]
-
-
-def _mark_phrases(
-    phrases: Iterable[tuple[list[str], int]], words: Sequence[str], marks: list[int], place: int
-) -> None:
-    """Mark the longest phrases that begin at ``place``: one may be of several kinds."""
-    covered = 0
-    for rest, kind in phrases:
-        end = place + 1 + len(rest)
-        if len(rest) < covered or words[place + 1 : end] != rest:
-            continue
-        covered = len(rest)
-        if kind & SILENT:
-            marks[place:end] = [kind] * (end - place)
-            continue
-        marks[place] |= kind | GRAMMAR
-        for inside in range(place + 1, end):
-            marks[inside] |= GRAMMAR
 
 
 def _entries(listed: object) -> list[str]:
@@ -244,8 +261,10 @@ class _Library(NamedTuple):
     languages: tuple[Language, ...]
     by_code: dict[str, Language]
     by_script: dict[str, Language]
-    speakers: tuple[tuple[str, Role, Language], ...]
-    votes: dict[str, tuple[int, ...]]
+    speakers: dict[str, list[tuple[str, Role, Language]]]  # by their first letter
+    votes: dict[str, int]  # of a word, a byte a language
+    polled: dict[str, int]  # of a word as written, with a last byte that counts it
+    shift: int
     nothing: frozenset[str]
     nothing_more: tuple[str, ...]
     refusals: tuple[str, ...]
@@ -265,21 +284,23 @@ def library() -> _Library:
     languages = tuple(
         sorted(loaded, key=lambda known: (known.code not in {"en", "es"}, known.code))
     )
-    votes: dict[str, tuple[int, ...]] = {}
+    votes: dict[str, int] = {}
     for place, language in enumerate(languages):
-        for word in dict.fromkeys(language.ballot()):
-            votes[word] = (*votes.get(word, ()), place)
+        for word in set(language.ballot()):
+            votes[word] = votes.get(word, 0) + (1 << 8 * place)
     # Where two languages share a prefix, the first of them stands for both.
-    speakers: dict[tuple[str, Role], Language] = {}
+    speakers: dict[str, list[tuple[str, Role, Language]]] = {}
     for language in (*languages, NEUTRAL):
         for role, prefix in language.speakers.items():
-            speakers.setdefault((prefix, role), language)
+            speakers.setdefault(prefix[:1], []).append((prefix, role, language))
     return _Library(
         languages,
         {language.code: language for language in languages},
         {language.script: language for language in languages if language.script},
-        tuple((prefix, role, language) for (prefix, role), language in speakers.items()),
+        speakers,
         votes,
+        {},
+        8 * len(languages),
         frozenset(phrase for language in languages for phrase in language.nothing),
         tuple(
             phrase + " " for language in languages for phrase in language.nothing if " " in phrase
@@ -291,7 +312,7 @@ def library() -> _Library:
 
 def speaker_of(line: str) -> tuple[Role | None, str, Language | None]:
     """Return who a summary's line says spoke, what they said, and in whose prefix."""
-    for prefix, role, language in library().speakers:
+    for prefix, role, language in library().speakers.get(line[:1], ()):
         if line.startswith(prefix):
             return role, line[len(prefix) :], language
     return None, line, None
@@ -303,7 +324,9 @@ def detect(text: str, fallback: Language | None = None) -> Language:
     With nothing to go by, ``fallback``; without one, the neutral language. Looks
     at the beginning of the text only, so its cost is bounded.
     """
-    return detect_all([text], fallback)[1][0]
+    shelf = library()
+    sample = text[:_VOTING_CHARACTERS]
+    return _by_script(sample, shelf) or _elected(_poll(sample, shelf), fallback)
 
 
 def detect_all(
@@ -312,25 +335,34 @@ def detect_all(
     """Return the language of ``texts`` as a whole, and that of each within the whole."""
     shelf = library()
     samples = [text[:_VOTING_CHARACTERS] for text in texts]
-    scripts = [None if sample.isascii() else _by_script(sample, shelf) for sample in samples]
+    scripts = [_by_script(sample, shelf) for sample in samples]
     polls = [_poll(sample, shelf) for sample in samples]
     written = next((script for script in scripts if script is not None), None)
-    whole = _elected([sum(votes) for votes in zip(*polls, strict=True)], fallback or written)
+    whole = _elected(list(map(sum, zip(*polls, strict=True))), fallback or written)
     each = [script or _elected(poll, whole) for script, poll in zip(scripts, polls, strict=True)]
     return whole, each
 
 
 def _poll(sample: str, shelf: _Library) -> list[int]:
     """Return the votes for each language, and last the number of words that were asked."""
-    words = WORD.findall(fold(sample))
-    poll = [0] * (len(shelf.languages) + 1)
-    votes = shelf.votes
+    tokens = sample.split()
+    votes = [*map(shelf.polled.get, tokens)]
+    if None in votes:
+        for place, token in enumerate(tokens):
+            if votes[place] is None:
+                votes[place] = _asked(token, shelf)
+    # A sample has at most a word every two characters, so no byte runs over.
+    return [*sum(cast("list[int]", votes)).to_bytes(len(shelf.languages) + 1, "little")]
+
+
+def _asked(token: str, shelf: _Library) -> int:
+    words = WORD.findall(fold(token))
+    votes = len(words) << shelf.shift
     for word in words:
-        if word in votes:
-            for place in votes[word]:
-                poll[place] += 1
-    poll[-1] = len(words)
-    return poll
+        votes += shelf.votes.get(word, 0)
+    if len(words) == 1:
+        remember(shelf.polled, token, votes, listed=words[0] in shelf.votes)
+    return votes
 
 
 def _elected(poll: list[int], fallback: Language | None) -> Language:
@@ -347,6 +379,8 @@ def _elected(poll: list[int], fallback: Language | None) -> Language:
 
 
 def _by_script(sample: str, shelf: _Library) -> Language | None:
+    if sample.isascii() or not _SCRIPT.search(sample):
+        return None
     if _KANA.search(sample):
         return shelf.by_script.get("Kana")
     letters = len(sample)

@@ -11,6 +11,7 @@ from typing import Final
 from interturn.actors.language import Language
 
 ELLIPSIS: Final = "…"
+_TAIL: Final = 3  # one part in three is kept for the end of what is too long
 QUESTION_MARKS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 # One class of characters in front lets the search skip from mark to mark.
@@ -25,7 +26,11 @@ _LOG: Final = re.compile(
     r"|File \"|Traceback \(|\$ |>>> |(?:def|class|import|return|const|var|let|function|public)\s"
     r"|</?\w+[^>]*>\s*$)|.*[{};]\s*$"
 )
-_CLAUSE: Final = re.compile(r"[,;:،؛，、；：]+\s*|\s[–—-]\s|\s\(|\)\s")  # noqa: RUF001
+# One class in front here too: commas and their like, dashes between blanks, brackets.
+_CLAUSE: Final = re.compile(
+    r"[,;:،؛，、；：\s)](?:(?<=[,;:،؛，、；：])[,;:،؛，、；：]*\s*"  # noqa: RUF001
+    r"|(?<=\s)(?:[–—-]\s|\()|(?<=\))\s)"  # noqa: RUF001
+)
 _ZWJ: Final = "\u200d"
 _JOINERS: Final = frozenset({_ZWJ, "\u0e33", "\u0eb3"})
 _VIRAMA: Final = 9
@@ -46,9 +51,10 @@ def sentences(text: str, language: Language) -> list[str]:
     found: list[str] = []
     start = 0
     for end in _END.finditer(text):
-        if _ends(text, end, start, language):
-            _add(found, text[start : end.end()])
-            start = end.end()
+        close = end.end()
+        if _ends(text, end.group(1), start, end.start(), close, language):
+            _add(found, text[start:close])
+            start = close
     _add(found, text[start:])
     return found
 
@@ -63,9 +69,8 @@ def _add(found: list[str], piece: str) -> None:
         found.append(line)
 
 
-def _ends(text: str, end: re.Match[str], start: int, language: Language) -> bool:
-    mark = end.group(1)
-    following = text[end.end() : end.end() + 1]
+def _ends(text: str, mark: str, start: int, at: int, close: int, language: Language) -> bool:
+    following = text[close : close + 1]
     if mark[0] == "\n":
         return len(mark) > 1 or not following.islower()
     if mark[-1] in _SPACED_ENDS and following and not following.isspace():
@@ -73,14 +78,18 @@ def _ends(text: str, end: re.Match[str], start: int, language: Language) -> bool
         return mark[-1] in "!?" and (following.isupper() or following in "¿¡")
     if mark != ".":
         return True
-    before = _WORD_BEFORE.search(text, max(start, end.start() - _LONGEST_ABBREVIATION), end.start())
-    if before is None:
-        return True
-    word = before.group().lower()
+    begin = max(start, at - _LONGEST_ABBREVIATION)
+    word = text[begin:at].rpartition(" ")[2]
+    if not word.isalpha():
+        before = _WORD_BEFORE.search(text, begin, at)
+        if before is None:
+            return True
+        word = before.group()
+        if word.isdigit() and not text[start : before.start()].strip():
+            return False
     if len(word) == 1 and word.isalpha():
-        return end.end() >= len(text)
-    listed = word.isdigit() and not text[start : before.start()].strip()
-    return not listed and word not in language.abbreviations
+        return close >= len(text)
+    return word.lower() not in language.abbreviations
 
 
 def parts(text: str) -> Iterator[tuple[bool, str]]:
@@ -116,7 +125,7 @@ def _prose_or_code(piece: str, *, fenced: bool) -> Iterator[tuple[bool, str]]:
 
 def clauses(sentence: str) -> list[str]:
     """Return the clauses of a sentence, which joined give the sentence again."""
-    cuts = [0, *(mark.end() for mark in _CLAUSE.finditer(sentence)), len(sentence)]
+    cuts = [0, *[mark.end() for mark in _CLAUSE.finditer(sentence)], len(sentence)]
     return [sentence[a:b] for a, b in pairwise(cuts) if a < b]
 
 
@@ -159,6 +168,15 @@ def cut_to(text: str, cap: int, count: Callable[[str], int], *, tokens: int) -> 
         if tokens <= cap:
             return kept
     return ""
+
+
+def bounded(text: str, length: int) -> str:
+    """Return the head and the tail of a text of more than ``length`` characters."""
+    if len(text) <= length:
+        return text
+    tail = length // _TAIL
+    head = text[: boundary(text, length - tail)]
+    return head + "\n\n" + text[boundary(text, len(text) - tail) :]
 
 
 def boundary(text: str, index: int) -> int:

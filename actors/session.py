@@ -144,7 +144,8 @@ class SessionActor:
         """
         if snapshot is not None:
             state = msgspec.msgpack.decode(snapshot, type=Snapshot)
-            self._summary = Summary(state.lines)
+            # It may have been laid under a larger cap than the one that holds now.
+            self._summary = Summary(state.lines).shortened(self._limits.summary_tokens, self.count)
             self._window = Window(self._limits.window, state.cursor)
         self._window.extend(messages)
         self._deliveries = dict(deliveries)
@@ -324,6 +325,6 @@ class SessionActor:
         key = (dropped[-1].seq, cap_tokens)
         kept_key, text = self._compacted
         if kept_key != key:
-            text = self._extractive.extract(self._summary.text, dropped, cap_tokens)
+            text = self._extractive.extract(self._summary, dropped, cap_tokens)
             self._compacted = (key, text)
         return text

@@ -20,10 +20,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from interturn.actors.language import WORD, detect, fold, library, speaker_of
+from interturn.actors.language import detect, library, speaker_of
 from interturn.actors.message import Discreet, Message
 from interturn.actors.sentences import QUESTION_MARKS, cut_to, sentences
 from interturn.actors.telling import Reading, overruling, read, read_line, same
+from interturn.actors.words import WORD, fold
 
 Count = Callable[[str], int]
 
@@ -187,8 +188,8 @@ class Summary(Discreet, frozen=True):
 
     def _echoed(self, fresh: Sequence[Reading], leaving: Sequence[Message]) -> bool:
         """Return whether new lines hold the summary again, only broken otherwise."""
-        ours = {key for line in self.lines for key in line.keys}
-        theirs = {key for reading in fresh for key in reading.keys}
+        ours = set().union(*[line.keys for line in self.lines])
+        theirs = set().union(*[reading.keys for reading in fresh])
         if len(self.lines) < _LEAST_LINES or len(ours & theirs) < _ECHO * len(ours):
             return False
         new = theirs - ours
@@ -241,7 +242,7 @@ def _unlabelled(answer: str) -> str:
 def _pieces(answer: str) -> list[str]:
     pieces: list[str] = []
     for raw in answer.splitlines():
-        line = " ".join(raw.translate(_CONTROLS).split())
+        line = " ".join((raw if raw.isprintable() else raw.translate(_CONTROLS)).split())
         line = _BULLET.sub("", line)
         if len(line) <= _LONG_LINE:
             pieces.append(line)
@@ -303,10 +304,13 @@ def _after(line: Line, reading: Reading) -> Line:
     return _weighing(line, line.weight * left)
 
 
+_Entry = tuple[bool, float, list[int], Line]
+
+
 class _Load:
     """Lines on their way under a cap, and which of them goes next."""
 
-    __slots__ = ("entries", "seen", "total")
+    __slots__ = ("entries", "seen", "standings", "total")
 
     def __init__(self, lines: Sequence[Line], newest: int, cap: int) -> None:
         guarded: set[int] = set()
@@ -324,27 +328,32 @@ class _Load:
             )
             for line in lines
         ]
-        self.total = sum(line.tokens + 1 for line in lines)
-        self.seen = Counter(key for entry in self.entries for key in entry[2])
+        self.total = sum([line.tokens + 1 for line in lines])
+        self.seen = Counter([key for entry in self.entries for key in entry[2]])
+        self.standings = [self._standing(entry) for entry in self.entries]
 
     def drop(self) -> None:
         """Let one line go: the least telling, a guarded one only when there is no other."""
-        least = min(range(len(self.entries)), key=self._standing)
-        _, _, keys, line = self.entries.pop(least)
+        least = self.standings.index(min(self.standings))
+        del self.standings[least]
+        _, _, gone, line = self.entries.pop(least)
         self.total -= line.tokens + 1
-        self.seen.subtract(keys)
+        self.seen.subtract(gone)
+        # Only where it shared a name or a number does another line stand otherwise now.
+        keys = frozenset(gone)
+        for place, entry in enumerate(self.entries):
+            if not keys.isdisjoint(entry[2]):
+                self.standings[place] = self._standing(entry)
 
     def text(self) -> str:
         """Return the lines that are left, joined."""
         return "\n".join([entry[3].text for entry in self.entries])
 
-    def _standing(self, place: int) -> tuple[bool, float]:
-        guarded, worth, keys, _ = self.entries[place]
+    def _standing(self, entry: _Entry) -> tuple[bool, float]:
+        guarded, worth, keys, _ = entry
         if not keys:
             return guarded, worth * _NOTHING_NAMED
-        alone = 0
-        for key in keys:
-            alone += self.seen[key] == 1
+        alone = [self.seen[key] for key in keys].count(1)
         return guarded, worth * (_COMMON_SHARE + (1 - _COMMON_SHARE) * alone / len(keys))
 
 

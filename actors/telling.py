@@ -11,23 +11,25 @@ cap lets go of the line that tells least.
 from __future__ import annotations
 
 import functools
-import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from interturn.actors.language import (
     ASSENT,
+    CAPITAL,
     COURTESY,
     DATE,
     DECISION,
+    ENDLESS,
     GRAMMAR,
     IDENTITY,
     INTENT,
+    KINDS,
     NEGATION,
     NUMBER,
+    ODD,
     PERSONAL,
     REPLACEMENT,
     REQUEST,
@@ -37,13 +39,13 @@ from interturn.actors.language import (
     TROUBLE,
     UNIT,
     VITAL,
-    WORD,
+    Heard,
     Language,
     detect,
-    fold,
     speaker_of,
 )
 from interturn.actors.sentences import QUESTION_MARKS
+from interturn.actors.words import STRONG, fingerprint
 
 # What each kind of word adds, once a sentence. Found by reading what stayed and
 # what went in real conversations; only their order matters much.
@@ -75,21 +77,23 @@ _QUESTION: Final = 0.55
 AGENT_SHARE: Final = 0.6  # the conversation is about the visitor
 
 _CODE_DIGITS: Final = 4
-_STEM: Final = 6
-_KEY_SPACE: Final = 0xFFFE
-_STRONG: Final = 1
-_DENIED: Final = (crc32(b"not") & _KEY_SPACE) | _STRONG
+_DENIED: Final = fingerprint("not") | STRONG
 _TOPIC_KEYS: Final = tuple(
-    (bit, crc32(b"topic %d" % place) & _KEY_SPACE) for place, bit in enumerate(TOPIC_BITS)
+    (bit, fingerprint(f"topic {place}")) for place, bit in enumerate(TOPIC_BITS)
 )
+_TOPICAL: Final = NEGATION | sum(TOPIC_BITS)
 _MEASURED: Final = DATE | NUMBER | UNIT
+_SPECIAL: Final = _MEASURED | IDENTITY | ODD | CAPITAL  # what may make a word more than plain
+UNTOLD: Final = SILENT | ENDLESS
+# Of a sentence: figures, dates, names, how many strong words, NUMBER if any is one.
+_Tally = tuple[float, float, float, int, int]
+_PLAIN: Final[_Tally] = (0.0, 0.0, 0.0, 0, 0)
 _LEANING_TERMS: Final = 3
 _LEANING_WORDS: Final = 7
 _SELF_STANDING: Final = VITAL | IDENTITY | TROUBLE | DECISION | REQUEST | PERSONAL | REPLACEMENT
 _HARD: Final = VITAL | TROUBLE | DECISION | REQUEST | REPLACEMENT
 _LEAST_TERMS: Final = 3
 _VAGUE: Final = 0.6  # "I'll do my best": nothing named, next to nothing said
-_LONGEST_WORD: Final = 40  # longer is a token, a hash, a pasted blob
 _IDEOGRAPH: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _TITLED: Final = re.compile(r"《[^》]{1,40}》|「[^」]{1,40}」|“[^”]{1,40}”")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
@@ -122,128 +126,136 @@ def read(sentence: str, language: Language) -> Reading:
     """Return what ``sentence`` carries, read as ``language``."""
     if not language.spaced:
         return _read_unspaced(sentence, language)
-    written = WORD.findall(sentence)
-    if not written:
-        return NOTHING
-    words = fold(" ".join(written)).split(" ")
-    marks = language.marks(words)
-    kinds = functools.reduce(operator.or_, marks)
-    places = [
-        place
-        for place, mark in enumerate(marks)
-        if not mark & SILENT and len(words[place]) <= _LONGEST_WORD
-    ]
-    if not places:
-        return Reading(0.0, (), kinds, (), leans=bool(kinds & ASSENT))
-    named = _named(sentence, written, marks, places, language)
-    terms = [words[place] for place in places]
-    tally = _Tally([crc32(term[:_STEM].encode("utf-8", "replace")) & _KEY_SPACE for term in terms])
-    for at, place in enumerate(places):
-        term, mark = terms[at], marks[place]
-        if place in named or mark & _MEASURED or not term.isalpha():
-            tally.take(at, term, mark, named=place in named, goes_on=place - 1 in named)
-    return tally.reading(sentence, kinds, terms, len(words), language)
+    return weigh(sentence, language.hear(sentence), language)
 
 
-def _named(
-    sentence: str, written: list[str], marks: list[int], places: list[int], language: Language
-) -> set[int]:
-    """Return the places of names; the name of who is only spoken to leaves ``places``."""
-    named: set[int] = set()
-    if language.capitals_name and not sentence.isupper():
-        named = {place for place in places if place and written[place][0].isupper()}
-        addressed = _addressed(sentence, written)
-        if addressed in named and len(places) > 1:
-            named.discard(addressed)
-            places.remove(addressed)
+def weigh(sentence: str, heard: Heard, language: Language) -> Reading:
+    """Return what ``sentence`` carries, whose words are ``heard``."""
+    words, marks, stems, every = heard
+    kinds = every & KINDS
+    if every & _SPECIAL:
+        terms, keys, tally = _content(sentence, heard, language)
+    else:
+        # Many sentences have plain words only, and need no look at each.
+        told = [place for place, mark in enumerate(marks) if not mark & UNTOLD]
+        terms, keys = [words[place] for place in told], [stems[place] for place in told]
+        tally = _PLAIN
+    if not terms:
+        return Reading(0.0, (), kinds, (), bool(kinds & ASSENT)) if words else NOTHING
+    figures, dates, names, strong, numbered = tally
+    kinds |= numbered
+    plain = len(terms) - strong
+    named = figures or dates or names
+    weight = min(figures, _MOST_FIGURES) + min(dates, _MOST_DATES) if named else 0.0
+    spoken_of = kinds & IDENTITY or (len(words) >= _LEAST_TERMS and not kinds & COURTESY)
+    if plain or weight or spoken_of:
+        weight += worth(kinds if named else kinds & ~IDENTITY) + min(names, _MOST_NAMES)
+        weight += min(plain * (_TERM if language.code else _UNKNOWN_TERM), _MOST_TERMS)
+    else:
+        # Only a name: somebody was addressed.
+        weight = names / 4
+    if sentence.endswith(QUESTION_MARKS):
+        weight *= _QUESTION
+    if not named and plain < _LEAST_TERMS and not kinds & _HARD:
+        weight *= _VAGUE
+    leans = (
+        len(terms) <= _LEANING_TERMS and len(words) <= _LEANING_WORDS and not kinds & _SELF_STANDING
+    )
+    if kinds & _TOPICAL:
+        _add_topics(keys, kinds)
+    return Reading(weight, tuple(keys), kinds, tuple(terms), leans)
+
+
+def _content(
+    sentence: str, heard: Heard, language: Language
+) -> tuple[list[str], list[int], _Tally]:
+    """Return the content words of a sentence that has more than plain ones, and their keys."""
+    words, marks, stems, every = heard
+    capital = CAPITAL if language.capitals_name and not sentence.isupper() else 0
+    addressed = _addressed(sentence, words, marks) if every & capital else -1
+    introduced = _introduced(marks) if every & IDENTITY else ()
+    terms: list[str] = []
+    keys: list[int] = []
+    special: list[tuple[int, int, bool, bool]] = []
+    last_name = -2
+    for place, mark in enumerate(marks):
+        if mark & UNTOLD:
+            continue
+        if mark & _SPECIAL or introduced:
+            named = bool(mark & capital and place)
+            if named and place == addressed and terms:
+                continue
+            named = named or place in introduced
+            if named or mark & (_MEASURED | ODD):
+                special.append((len(terms), mark, named, last_name == place - 1))
+                last_name = place if named else last_name
+        terms.append(words[place])
+        keys.append(stems[place])
+    return terms, keys, _tally(terms, keys, special) if special else _PLAIN
+
+
+def _introduced(marks: Sequence[int]) -> set[int]:
+    """Return the places of names without a capital: whoever types none says "my name is"."""
+    places: set[int] = set()
     introduced = False
     for place, mark in enumerate(marks):
-        # Whoever types no capitals still says "my name is".
         if introduced and not mark & SILENT:
             introduced = False
-            if not mark and place in places:
-                named.add(place)
+            if not mark & (KINDS | ENDLESS):
+                places.add(place)
         introduced = introduced or bool(mark & IDENTITY)
-    return named
+    return places
 
 
-def _addressed(sentence: str, written: list[str]) -> int:
+def _addressed(sentence: str, words: Sequence[str], marks: Sequence[int]) -> int:
     """Return the place of a name that only addresses somebody ("Not at all, Ana."), or -1."""
-    comma = sentence.rfind(", ")
-    if comma < 0 or len(written) == 1 or " " in sentence[comma + 2 :]:
+    if len(words) == 1 or not marks[-1:] or not marks[-1] & CAPITAL:
         return -1
-    # The first word's capital says nothing.
-    before = written[-2] if len(written) > 2 else written[0].lower()  # noqa: PLR2004
-    # After another name or a number it goes on with it: a town after its street.
-    return -1 if before[0].isupper() or before[-1].isdigit() else len(written) - 1
+    comma = sentence.rfind(", ")
+    if comma < 0 or " " in sentence[comma + 2 :]:
+        return -1
+    # After another name or a number it goes on with it: a town after its street. (The
+    # first word's capital says nothing.)
+    goes_on = marks[-2] & CAPITAL and len(words) > 2  # noqa: PLR2004
+    return -1 if goes_on or words[-2][-1:].isdigit() else len(words) - 1
 
 
-class _Tally:
-    """The running account of one sentence: its keys, and what is numbered, dated, named."""
-
-    __slots__ = ("dates", "figures", "keys", "names", "numbered", "plain")
-
-    def __init__(self, keys: list[int]) -> None:
-        self.keys = keys
-        self.plain = len(keys)
-        self.figures = self.names = self.dates = 0.0
-        self.numbered = 0
-
-    def take(self, at: int, word: str, mark: int, *, named: bool, goes_on: bool) -> None:
-        """Count a word that may be more than plain."""
-        if not word.isalpha() and (digits := sum(map(str.isdigit, word))):
+def _tally(
+    terms: list[str], keys: list[int], special: Iterable[tuple[int, int, bool, bool]]
+) -> _Tally:
+    """Count the words that may be more than plain, and mark the keys of those that are."""
+    figures = dates = names = 0.0
+    strong = numbered = 0
+    for at, mark, named, goes_on in special:
+        word = terms[at]
+        digits = 0 if word.isalpha() else sum(map(str.isdigit, word))
+        if digits:
             # "x2" and "7710-22" are codes like "48213"; "17:00" and "2.5" are figures.
             mixed = digits < len(word) and not word.replace(":", "").replace(".", "").isdigit()
             coded = mixed or (digits >= _CODE_DIGITS and not _YEAR.fullmatch(word))
-            self.figures += _CODE if coded else _FIGURE
-            self.numbered = NUMBER
-            self.keys[at] = crc32(word.encode("utf-8", "replace")) & _KEY_SPACE
+            figures += _CODE if coded else _FIGURE
+            numbered = NUMBER
+            keys[at] = fingerprint(word)
         elif "@" in word:
-            self.figures += _CODE
+            figures += _CODE
         elif mark & DATE:
-            self.dates += _DATE
+            dates += _DATE
         elif mark & NUMBER:
-            self.figures += _FIGURE / 2
+            figures += _FIGURE / 2
         elif named:
-            self.names += _MORE_OF_A_NAME if goes_on else _NAME
+            names += _MORE_OF_A_NAME if goes_on else _NAME
         else:
-            self.figures += _UNIT if mark & UNIT else 0
-            return
-        self.plain -= 1
-        self.keys[at] |= _STRONG
-
-    def reading(
-        self, sentence: str, kinds: int, terms: list[str], words: int, language: Language
-    ) -> Reading:
-        """Close the account."""
-        kinds |= self.numbered
-        term = _TERM if language.code else _UNKNOWN_TERM
-        weight = min(self.figures, _MOST_FIGURES) + min(self.dates, _MOST_DATES)
-        named = weight or self.names
-        spoken_of = kinds & IDENTITY or (words >= _LEAST_TERMS and not kinds & COURTESY)
-        if self.plain or weight or spoken_of:
-            weight += worth(kinds if named else kinds & ~IDENTITY) + min(self.names, _MOST_NAMES)
-            weight += min(self.plain * term, _MOST_TERMS)
-        else:
-            # Only a name: somebody was addressed.
-            weight = self.names / 4
-        if sentence.endswith(QUESTION_MARKS):
-            weight *= _QUESTION
-        if not named and self.plain < _LEAST_TERMS and not kinds & _HARD:
-            weight *= _VAGUE
-        leans = (
-            len(terms) <= _LEANING_TERMS and words <= _LEANING_WORDS and not kinds & _SELF_STANDING
-        )
-        return Reading(weight, _with_topics(self.keys, kinds), kinds, tuple(terms), leans)
+            figures += _UNIT if mark & UNIT else 0
+            continue
+        strong += 1
+        keys[at] |= STRONG
+    return figures, dates, names, strong, numbered
 
 
-def _with_topics(keys: list[int], kinds: int) -> tuple[int, ...]:
+def _add_topics(keys: list[int], kinds: int) -> None:
     if kinds & NEGATION:
         keys.append(_DENIED)
-    for bit, key in _TOPIC_KEYS:
-        if kinds & bit:
-            keys.append(key)
-    return tuple(keys)
+    keys.extend([key for bit, key in _TOPIC_KEYS if kinds & bit])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -256,7 +268,7 @@ def _read_unspaced(sentence: str, language: Language) -> Reading:
     kinds = 0
     rest = sentence
     dates = 0
-    for entry, kind in language.entries:
+    for _, entry, kind in language.entries_in(sentence):
         if entry not in rest:
             continue
         kinds |= kind
@@ -275,10 +287,11 @@ def _read_unspaced(sentence: str, language: Language) -> Reading:
     weight += min(codes, _MOST_FIGURES) + min(len(signs) * _TERM / 2, _MOST_TERMS)
     if sentence.endswith(QUESTION_MARKS):
         weight *= _QUESTION
-    keys = [crc32(pair.encode("utf-8", "replace")) & _KEY_SPACE for pair in pairs]
-    keys += [crc32(word.encode("utf-8", "replace")) & _KEY_SPACE | _STRONG for word in latin]
+    keys = [fingerprint(pair) for pair in pairs]
+    keys += [fingerprint(word) | STRONG for word in latin]
     leans = len(signs) <= _LEANING_WORDS and not kinds & _SELF_STANDING
-    return Reading(weight, _with_topics(keys, kinds), kinds, (*latin, *pairs), leans)
+    _add_topics(keys, kinds)
+    return Reading(weight, tuple(keys), kinds, (*latin, *pairs), leans)
 
 
 def read_line(line: str) -> Reading:
@@ -288,11 +301,6 @@ def read_line(line: str) -> Reading:
     if role == "agent":
         return reading._replace(weight=reading.weight * AGENT_SHARE)
     return reading
-
-
-def strong(keys: Iterable[int]) -> frozenset[int]:
-    """Return the keys of numbers, names, dates and denials."""
-    return frozenset(key for key in keys if key & _STRONG)
 
 
 _SAME: Final = 0.8
@@ -306,13 +314,16 @@ def same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """
     if one == other:
         return bool(one)
-    if abs(len(one) - len(other)) > (1 - _SAME) * max(len(one), len(other)):
+    shorter, longer = len(one), len(other)
+    if shorter > longer:
+        shorter, longer = longer, shorter
+    if longer - shorter > (1 - _SAME) * longer:
         return False
     left, right = set(one), set(other)
     apart = left ^ right
     if not apart:
         return _DENIED not in left
-    if any(key & _STRONG for key in apart):
+    if _any_strong(apart):
         return False
     return len(left & right) >= _SAME * len(left | right)
 
@@ -322,8 +333,12 @@ def within(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 
     Never of a single word: "the exchange" says more than that it is mentioned.
     """
-    there = set(whole)
-    return len(part) > 1 and (_DENIED in part) == (_DENIED in there) and there.issuperset(part)
+    return (
+        len(part) > 1
+        and part[0] in whole
+        and set(whole).issuperset(part)
+        and (_DENIED in part) == (_DENIED in whole)
+    )
 
 
 _STRONGER_SHARE: Final = 0.5
@@ -340,15 +355,16 @@ def overruling(new: Reading, old: tuple[int, ...]) -> float:
     earlier one its subject; ``OUTDATED`` where it says the same of the same
     subject with another number; else 1.
     """
-    ours, theirs = frozenset(new.keys), frozenset(old)
+    ours, theirs = set(new.keys), set(old)
     shared = ours & theirs
-    shared -= {_DENIED}
-    if not shared or ours == theirs:
+    shared.discard(_DENIED)
+    changes = new.kinds & (REPLACEMENT | SHIFT)
+    if not shared or not (changes or len(shared) > 1) or ours == theirs:
         return _STANDS
     smaller = min(_plain_keys(ours), _plain_keys(theirs)) or 1
     plain = _plain_keys(shared)
     if new.kinds & REPLACEMENT and (
-        any(key & _STRONG for key in shared)
+        plain < len(shared)
         or plain > 1
         or plain / smaller >= _STRONGER_SHARE
         or any(key in shared for _, key in _TOPIC_KEYS)
@@ -356,11 +372,14 @@ def overruling(new: Reading, old: tuple[int, ...]) -> float:
         return REPLACED
     if new.kinds & SHIFT and plain / smaller >= _STRONGER_SHARE:
         return REPLACED
-    left, right = strong(ours - shared), strong(theirs - shared)
-    if left and right and plain / smaller >= _SUBJECT_SHARE and len(shared) > 1:
-        return OUTDATED
+    if len(shared) > 1 and plain / smaller >= _SUBJECT_SHARE:
+        return OUTDATED if _any_strong(ours - shared) and _any_strong(theirs - shared) else _STANDS
     return _STANDS
 
 
 def _plain_keys(keys: Iterable[int]) -> int:
-    return sum(not key & _STRONG for key in keys)
+    return sum([not key & STRONG for key in keys])
+
+
+def _any_strong(keys: Iterable[int]) -> bool:
+    return any([key & STRONG for key in keys])  # noqa: C419 - sets of a few, quicker so
