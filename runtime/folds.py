@@ -63,7 +63,7 @@ class Folding:
     def _extracted(self, task: FoldTask) -> Summary:
         """Let the offline summarizer do it: that nothing is worth keeping is its right."""
         cap = self._cap_tokens
-        addition = self._extractive.extract(task.summary.text, task.leaving, cap)
+        addition = self._extractive.extract(task.summary, task.leaving, cap)
         return self._lay(task, addition) if addition else task.summary
 
     def _lay(self, task: FoldTask, addition: str) -> Summary:

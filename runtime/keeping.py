@@ -105,6 +105,13 @@ class SessionKeeping:
         if claim is not None and claim.hash != self.customer.hash:
             raise CustomerMismatch
 
+    def claim(self) -> Claim | None:
+        """Return the owner as a caller would name them, None for an anonymous visitor."""
+        customer = self.customer
+        if customer.customer_id is None:
+            return None
+        return Claim(customer.hash, customer.customer_id)
+
     def seal_turn(
         self, turn: Turn, count: Callable[[str], int], counter: str
     ) -> tuple[WriteTurn, tuple[Message, Message]]:
@@ -333,12 +340,12 @@ def check_chain(loaded: LoadedSession) -> None:
     """Hold what was loaded to the order of its sequence numbers.
 
     Raises:
-        Tampered: rows are missing between the cursor and the newest.
+        Tampered: rows are missing between the cursor and the newest, or half a turn.
     """
     expected = loaded.session.cursor + 1
     for row in loaded.rows:
         if row.seq != expected:
             raise Tampered("messages", f"session {loaded.session.ref}, message {expected}")
         expected += 1
-    if loaded.last != expected - 1:
+    if loaded.last != expected - 1 or loaded.last % 2:
         raise Tampered("messages", f"session {loaded.session.ref}, message {expected}")

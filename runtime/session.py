@@ -385,6 +385,8 @@ class Turn:
     def _leave(self, cell: Cell) -> None:
         """Give the turn back if it is held. Nothing here awaits, so nothing can cancel it."""
         self._open = False
+        if cell.holder is not None and cell.holder[0] == self._ticket:
+            cell.holder = None  # its reply may still be on its way, and nobody waits for itself
         cell.tell(Release(self._ticket))
 
     async def reply(self, text: str, *, at: datetime | None = None) -> Recorded:

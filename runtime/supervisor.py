@@ -37,7 +37,7 @@ from interturn.actors.errors import InterturnError
 from interturn.actors.extractive import Extractive
 from interturn.actors.ports import TokenCounter
 from interturn.actors.session import SessionActor
-from interturn.actors.summary import Refused
+from interturn.actors.summary import Refused, Summary
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.cell import Cell, Phase
 from interturn.runtime.clock import Alarm, Alarms, Clock
@@ -241,7 +241,9 @@ class Supervisor:
             if (late := self._folds.pop(cell, None)) is not None:
                 late.cancel()
             self.counters.folding += 1
-            self._start(self._fold, cell, task)
+            # Made here and not in the job: it may be replaced before it has begun.
+            scope = self._folds[cell] = anyio.CancelScope()
+            self._start(self._fold, cell, task, scope)
 
     def freed(self) -> None:
         """A turn is free again, which the drain waits for."""
@@ -363,8 +365,8 @@ class Supervisor:
         except StorageError as error:
             cell.refused(partial(public, error))
         except Exception as error:  # noqa: BLE001 - those who wait are told, the rest serve
-            self.failing(cell, error)
-            cell.refused(partial(ActorFailed, cell.key, type(error).__name__))
+            rest_s = self.failing(cell, error)
+            cell.refused(partial(ActorFailed, cell.key, type(error).__name__), rest_s)
         except BaseException:
             cell.refused(RuntimeClosed)
             raise
@@ -384,12 +386,13 @@ class Supervisor:
                 actor.restore(snapshot, messages, loaded.deliveries)
             except (OutOfOrder, msgspec.MsgspecError):
                 raise Tampered("sessions", f"snapshot {loaded.session.ref}") from None
+            if (actor.cursor, actor.last) != (loaded.session.cursor, loaded.last):
+                raise Tampered("sessions", f"cursor {loaded.session.ref}")
         return actor, keeping
 
-    async def _fold(self, cell: Cell, task: FoldTask) -> None:
+    async def _fold(self, cell: Cell, task: FoldTask, scope: anyio.CancelScope) -> None:
         try:
-            with anyio.CancelScope() as scope:
-                self._folds[cell] = scope
+            with scope:
                 await self._folded(cell, task)
         finally:
             if self._folds.get(cell) is scope:
@@ -399,9 +402,14 @@ class Supervisor:
                 self._moved()
 
     async def _folded(self, cell: Cell, task: FoldTask) -> None:
+        summary: Summary | None
         try:
             summary = await self._folding.fold(task)
-        except Exception as error:  # noqa: BLE001 - a summarizer may raise anything
+        except (Exception, anyio.get_cancelled_exc_class()) as error:
+            # A summarizer may raise anything, a cancellation of its own too, which
+            # must not pass for one of ours: that would end the runtime.
+            if not isinstance(error, Exception) and anyio.current_effective_deadline() < 0:
+                raise
             summary = None
             self.counters.folds_failed += 1
             reason = error.reason if isinstance(error, Refused) else type(error).__name__

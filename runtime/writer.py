@@ -102,6 +102,8 @@ class Writer:
                         await self._renew()
                     while self._queue:
                         await self._commit(self._take())
+                        # A store in memory waits for nothing, and others want the loop.
+                        await anyio.lowlevel.checkpoint()
                 self._at_work = False
                 self._idle.set()
         finally:
