@@ -10,6 +10,11 @@ keyed hash. What it must promise:
   durable together; a write that can't be accepted (a known delivery, a stale
   version) is told so in its outcome and takes no other with it.
 - **Absence** is None or an empty list, never an error.
+- **A conflict** that is no part of a batch refuses the whole call with
+  `StoreFailed("stale…")`, and nothing has changed.
+- **Erasure is finished.** When a call that erases returns, what it erased is in
+  no file. Once it is under way it ends, whatever fails: in the call, or in the
+  next `open`, before that returns.
 - **Unknown outcomes** are `StoreFailed(unknown=True)`: the caller must look
   before it writes again.
 - **References** (`ref`) of sessions and customers are small integers that the
@@ -81,6 +86,8 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
         cursor: sequence number of the last message that the snapshot has folded.
         snapshot: the session actor's sealed state, if any was saved.
         version: of the snapshot; 0 before the first.
+        derived: sequence number of the last message that facts have been derived
+            from; never past the newest message.
     """
 
     ref: int
@@ -91,6 +98,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     cursor: int = 0
     snapshot: bytes | None = None
     version: int = 0
+    derived: int = 0
 
 
 class LoadedSession(msgspec.Struct, frozen=True, gc=False):
@@ -111,6 +119,32 @@ class LoadedSession(msgspec.Struct, frozen=True, gc=False):
     last: int
     rows: list[Row]
     deliveries: list[tuple[bytes, int]]
+
+
+class Underived(msgspec.Struct, frozen=True, gc=False):
+    """A session with messages that no facts have been derived from yet.
+
+    Attributes:
+        session: the session, without its snapshot.
+        customer: its owner, with their snapshot.
+        last: the highest sequence number recorded.
+    """
+
+    session: SessionRow
+    customer: CustomerRow
+    last: int
+
+
+class Erased(msgspec.Struct, frozen=True, gc=False):
+    """What went with a customer.
+
+    Attributes:
+        sessions: how many of their sessions.
+        messages: how many messages in them.
+    """
+
+    sessions: int
+    messages: int
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -161,7 +195,22 @@ class WriteSession(msgspec.Struct, frozen=True, gc=False):
     seen: int
 
 
-Write: TypeAlias = WriteTurn | WriteSession
+class WriteCustomer(msgspec.Struct, frozen=True, gc=False):
+    """A customer's snapshot, if the stored version is still `seen`, with how far it has come.
+
+    `derived` names sessions (`ref`) and the sequence numbers up to which facts
+    have been derived from them. These marks move in the same transaction, and
+    forward only: not past a session's newest message, and not for a session
+    that is another customer's by now. Stale, the marks stay too.
+    """
+
+    customer: int
+    snapshot: bytes
+    seen: int
+    derived: tuple[tuple[int, int], ...] = ()
+
+
+Write: TypeAlias = WriteTurn | WriteSession | WriteCustomer
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -226,6 +275,90 @@ class Store(Protocol):
 
     async def customers(self, *, after: int, limit: int) -> list[CustomerRow]:
         """Return at most ``limit`` customers with a `ref` over ``after``, by rising `ref`."""
+        ...
+
+    async def underived(self, *, after: int, limit: int) -> list[Underived]:
+        """Return at most ``limit`` sessions that facts are still to be derived from.
+
+        By rising `ref`, with a `ref` over ``after``. Also sessions that nobody
+        has come back to: what a crash cut off is found here.
+        """
+        ...
+
+    async def adopt(
+        self,
+        sessions: Sequence[tuple[int, bytes]],
+        *,
+        customer: int,
+        new_customer: CustomerRow | None,
+        snapshot: WriteCustomer | None,
+        leaving: int | None,
+    ) -> None:
+        """Give sessions to a customer, in one transaction: for identify and merge.
+
+        The old wrapped keys of the sessions, and whatever was ``leaving``'s, are
+        then in no file. A cancelled caller doesn't stop it.
+
+        Args:
+            sessions: `ref` and newly wrapped key of each.
+            customer: `ref` of whom they become.
+            new_customer: that customer's row, inserted if they aren't there.
+            snapshot: that customer's, if it changes.
+            leaving: `ref` of another customer, who must own no session any more
+                and is removed with their key and snapshot; absent, nothing is
+                to remove.
+
+        Raises:
+            ValueError: ``new_customer`` or ``snapshot`` is not ``customer``'s, or
+                ``leaving`` is ``customer``. Nothing was changed.
+            Fenced: another process has taken over. Nothing was changed.
+            StoreFailed: ``stale…``: a session or the customer isn't there, their
+                `ref` or hash is somebody else's, the snapshot is of another
+                version, or ``leaving`` still owns a session; nothing was changed.
+                Otherwise nothing was changed unless it says ``unknown``; where it
+                says that an erasure is to be finished, all was changed.
+        """
+        ...
+
+    async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
+        """Remove the newest turn of a session if its visitor's row has this ``seq``.
+
+        ``derived`` of the session goes back to at most ``seq - 1``, and the
+        customer's snapshot is written, in the same transaction. The delivery of
+        the turn is forgotten with it. A cancelled caller doesn't stop it.
+
+        Returns:
+            False, and nothing was changed: the newest turn is another, the
+            session isn't there, or its cursor is at or past ``seq``.
+
+        Raises:
+            Fenced: another process has taken over. Nothing was changed.
+            StoreFailed: ``stale…``: the snapshot is of another version or of a
+                customer who doesn't own the session. Nothing was changed, unless
+                it says ``unknown``.
+        """
+        ...
+
+    async def delete_session(self, session: int) -> int:
+        """Remove a session, its key and its rows; return how many messages went.
+
+        0 for an unknown ``session``. Its customer stays. A cancelled caller
+        doesn't stop it. Raises `Fenced`; `StoreFailed` as `forget` does.
+        """
+        ...
+
+    async def forget(self, customer: int) -> Erased:
+        """Destroy a customer's key, and remove everything that was theirs.
+
+        The key goes first, and with it a durable note that the rest has to
+        follow. Called again after a failure, it goes on. An unknown customer is
+        ``Erased(0, 0)``. A cancelled caller doesn't stop it.
+
+        Raises:
+            Fenced: another process has taken over; what is left to do is its.
+            StoreFailed: it was not begun, or the cause says that the erasure will
+                be finished at the next open.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,15 +1,25 @@
 """A batch of writes, checked and sorted by kind before anything is touched.
 
-All turns of a batch are applied before its snapshots: they touch different
-rows, so nothing else depends on their order, and each kind can go in one
-statement.
+All turns of a batch are applied before its snapshots, and sessions' snapshots
+before customers': they touch different rows, so nothing else depends on their
+order, and each kind can go in one statement. How far facts have been derived
+comes last, when it is known which customers' snapshots were written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .base import ROLE_AGENT, ROLE_VISITOR, CustomerRow, Outcome, Write, WriteSession, WriteTurn
+from .base import (
+    ROLE_AGENT,
+    ROLE_VISITOR,
+    CustomerRow,
+    Outcome,
+    Write,
+    WriteCustomer,
+    WriteSession,
+    WriteTurn,
+)
 
 
 class Batch:
@@ -17,38 +27,50 @@ class Batch:
 
     Attributes:
         turns: the turns, in order.
-        snapshots: the snapshots, in order.
+        snapshots: the sessions' snapshots, in order.
+        customers: the customers' snapshots, in order.
 
     Raises:
         ValueError: a turn is not two rows of a visitor and an agent in a row,
             or names a session or customer other than it brings. Nothing was written.
     """
 
-    __slots__ = ("_writes", "snapshots", "turns")
+    __slots__ = ("_writes", "customers", "snapshots", "turns")
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self._writes = writes
         self.turns: list[WriteTurn] = []
         self.snapshots: list[WriteSession] = []
+        self.customers: list[WriteCustomer] = []
         for write in writes:
             if isinstance(write, WriteTurn):
                 _check(write)
                 self.turns.append(write)
-            else:
+            elif isinstance(write, WriteSession):
                 self.snapshots.append(write)
+            else:
+                self.customers.append(write)
 
     @property
     def plain(self) -> bool:
         """Whether there are turns and nothing else: no new session, no snapshot."""
-        return not self.snapshots and all(turn.new_session is None for turn in self.turns)
+        return not (self.snapshots or self.customers) and all(
+            turn.new_session is None for turn in self.turns
+        )
 
-    def outcomes(self, turns: Sequence[Outcome], snapshots: Sequence[Outcome]) -> list[Outcome]:
-        """Return the outcomes of both kinds in the order of the writes."""
-        of_turns, of_snapshots = iter(turns), iter(snapshots)
-        return [
-            next(of_turns if isinstance(write, WriteTurn) else of_snapshots)
-            for write in self._writes
-        ]
+    def outcomes(
+        self,
+        turns: Sequence[Outcome],
+        snapshots: Sequence[Outcome],
+        customers: Sequence[Outcome],
+    ) -> list[Outcome]:
+        """Return the outcomes of all kinds in the order of the writes."""
+        told = {
+            WriteTurn: iter(turns),
+            WriteSession: iter(snapshots),
+            WriteCustomer: iter(customers),
+        }
+        return [next(told[type(write)]) for write in self._writes]
 
 
 def new_customers(turns: Sequence[WriteTurn]) -> list[CustomerRow]:
@@ -58,6 +80,21 @@ def new_customers(turns: Sequence[WriteTurn]) -> list[CustomerRow]:
         if turn.new_customer is not None:
             found.setdefault((turn.new_customer.ref, turn.new_customer.hash), turn.new_customer)
     return list(found.values())
+
+
+def check_adoption(
+    customer: int,
+    new_customer: CustomerRow | None,
+    snapshot: WriteCustomer | None,
+    leaving: int | None,
+) -> None:
+    """Raise `ValueError` unless these belong together."""
+    if new_customer is not None and new_customer.ref != customer:
+        raise ValueError("an adoption brings another customer than its own")
+    if snapshot is not None and snapshot.customer != customer:
+        raise ValueError("an adoption brings another customer's snapshot")
+    if leaving == customer:
+        raise ValueError("a customer can't adopt from themselves and leave")
 
 
 def _check(turn: WriteTurn) -> None:

@@ -65,6 +65,24 @@ def untouching_uri(path: Path) -> str:
     return immutable_uri(path)
 
 
+def at_rest(*paths: Path) -> tuple[int, ...] | None:
+    """Return what changes when one of these files does, or None if one has a log.
+
+    A log is there from the first that an owner reads until its last connection
+    closes; what it changed in between shows in the file's time.
+    """
+    told: list[int] = []
+    try:
+        for path in paths:
+            if beside(path, "-wal").exists():
+                return None
+            status = path.stat()
+            told += (status.st_ino, status.st_size, status.st_mtime_ns)
+    except OSError:
+        return None
+    return tuple(told)
+
+
 def beside(path: Path, suffix: str) -> Path:
     """Return the file of the same name with a suffix."""
     return path.with_name(path.name + suffix)

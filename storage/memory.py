@@ -15,6 +15,7 @@ import msgspec
 
 from .base import (
     CustomerRow,
+    Erased,
     Known,
     LoadedSession,
     Opened,
@@ -22,11 +23,13 @@ from .base import (
     Root,
     Row,
     SessionRow,
+    Underived,
     Write,
+    WriteCustomer,
     WriteSession,
     WriteTurn,
 )
-from .batch import Batch
+from .batch import Batch, check_adoption
 from .errors import Fenced, StoreFailed
 from .lease import Lease, host_of
 
@@ -90,7 +93,8 @@ class MemoryStore:
         self._check_owned()
         turns = [self._write_turn(turn) for turn in batch.turns]
         snapshots = [self._write_snapshot(snapshot) for snapshot in batch.snapshots]
-        return batch.outcomes(turns, snapshots)
+        customers = [self._write_customer_snapshot(snapshot) for snapshot in batch.customers]
+        return batch.outcomes(turns, snapshots, customers)
 
     async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
         """Return a session with what is newer than its snapshot."""
@@ -134,6 +138,99 @@ class MemoryStore:
         refs = sorted(self._contents.customers)
         start = bisect_right(refs, after)
         return [self._contents.customers[ref] for ref in refs[start : start + limit]]
+
+    async def underived(self, *, after: int, limit: int) -> list[Underived]:
+        """Return at most ``limit`` sessions that facts are still to be derived from."""
+        contents = self._contents
+        found = [
+            Underived(
+                msgspec.structs.replace(session, snapshot=None),
+                contents.customers[session.customer],
+                len(contents.rows[ref]),
+            )
+            for ref, session in sorted(contents.sessions.items())
+            if ref > after and session.derived < len(contents.rows[ref])
+        ]
+        return found[:limit]
+
+    async def adopt(
+        self,
+        sessions: Sequence[tuple[int, bytes]],
+        *,
+        customer: int,
+        new_customer: CustomerRow | None,
+        snapshot: WriteCustomer | None,
+        leaving: int | None,
+    ) -> None:
+        """Give sessions to a customer; see `Store.adopt`.
+
+        Raises `ValueError`, `Fenced`; `StoreFailed` (``stale…``): nothing was changed.
+        """
+        check_adoption(customer, new_customer, snapshot, leaving)
+        self._check_owned()
+        contents = self._contents
+        there = contents.customers.get(customer)
+        if new_customer is not None and not self._fits(new_customer):
+            raise StoreFailed("stale: the customer's reference or hash is somebody else's")
+        there = there or new_customer
+        if there is None:
+            raise StoreFailed("stale: the customer isn't there")
+        moved = {ref for ref, _ in sessions}
+        if not moved <= contents.sessions.keys() or len(moved) < len(sessions):
+            raise StoreFailed("stale: a session isn't there")
+        if snapshot is not None and snapshot.seen != there.version:
+            raise StoreFailed("stale: the customer's snapshot is of another version")
+        if any(
+            session.customer == leaving and ref not in moved
+            for ref, session in contents.sessions.items()
+        ):
+            raise StoreFailed("stale: the customer who is leaving still owns a session")
+        self._write_customer(there)
+        for ref, wrapped in sessions:
+            contents.sessions[ref] = msgspec.structs.replace(
+                contents.sessions[ref], customer=customer, wrapped=wrapped
+            )
+        if snapshot is not None:
+            self._write_customer_snapshot(snapshot)
+        if leaving is not None:
+            self._drop_customer(leaving)
+
+    async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
+        """Remove a session's newest turn, if it is this one and not folded.
+
+        Raises `Fenced`; `StoreFailed` (``stale…``): nothing was changed.
+        """
+        self._check_owned()
+        contents = self._contents
+        row = contents.sessions.get(session)
+        if row is None or seq < 1 or row.cursor >= seq or len(contents.rows[session]) != seq + 1:
+            return False
+        if snapshot is not None:
+            if snapshot.customer != row.customer:
+                raise StoreFailed("stale: the session is another customer's")
+            if snapshot.seen != contents.customers[row.customer].version:
+                raise StoreFailed("stale: the customer's snapshot is of another version")
+        visitor = contents.rows[session][-2]
+        del contents.rows[session][-2:]
+        if visitor.delivery is not None:
+            del contents.deliveries[session, visitor.delivery]
+        if snapshot is not None:
+            self._write_customer_snapshot(snapshot)
+        self._set_derived(session, min(contents.sessions[session].derived, seq - 1))
+        return True
+
+    async def delete_session(self, session: int) -> int:
+        """Remove a session; return how many messages went. Raises `Fenced`."""
+        self._check_owned()
+        return self._drop_session(session)
+
+    async def forget(self, customer: int) -> Erased:
+        """Remove a customer and everything of theirs. Raises `Fenced`."""
+        self._check_owned()
+        refs = [ref for ref, row in self._contents.sessions.items() if row.customer == customer]
+        messages = sum(self._drop_session(ref) for ref in refs)
+        self._drop_customer(customer)
+        return Erased(len(refs), messages)
 
     async def close(self) -> None:
         """Give the lease back. The contents stay."""
@@ -184,15 +281,19 @@ class MemoryStore:
         contents.rows[session.ref] = []
         return True
 
-    def _write_customer(self, customer: CustomerRow) -> bool:
+    def _fits(self, customer: CustomerRow) -> bool:
+        """Whether this customer is there, or neither their `ref` nor their hash is."""
         contents = self._contents
         there = contents.customers.get(customer.ref)
         if there is not None:
             return there.hash == customer.hash
-        if customer.hash in contents.customer_refs:
+        return customer.hash not in contents.customer_refs
+
+    def _write_customer(self, customer: CustomerRow) -> bool:
+        if not self._fits(customer):
             return False
-        contents.customers[customer.ref] = customer
-        contents.customer_refs[customer.hash] = customer.ref
+        self._contents.customers.setdefault(customer.ref, customer)
+        self._contents.customer_refs[customer.hash] = customer.ref
         return True
 
     def _write_snapshot(self, write: WriteSession) -> Outcome:
@@ -206,3 +307,38 @@ class MemoryStore:
             version=session.version + 1,
         )
         return "written"
+
+    def _write_customer_snapshot(self, write: WriteCustomer) -> Outcome:
+        contents = self._contents
+        customer = contents.customers.get(write.customer)
+        if customer is None or customer.version != write.seen:
+            return "stale"
+        contents.customers[write.customer] = msgspec.structs.replace(
+            customer, snapshot=write.snapshot, version=customer.version + 1
+        )
+        for ref, seq in write.derived:
+            session = contents.sessions.get(ref)
+            if session is not None and session.customer == write.customer:
+                self._set_derived(ref, max(session.derived, min(seq, len(contents.rows[ref]))))
+        return "written"
+
+    def _set_derived(self, session: int, seq: int) -> None:
+        sessions = self._contents.sessions
+        sessions[session] = msgspec.structs.replace(sessions[session], derived=seq)
+
+    def _drop_session(self, ref: int) -> int:
+        contents = self._contents
+        session = contents.sessions.pop(ref, None)
+        if session is None:
+            return 0
+        del contents.session_refs[session.hash]
+        rows = contents.rows.pop(ref)
+        for row in rows:
+            if row.delivery is not None:
+                del contents.deliveries[ref, row.delivery]
+        return len(rows)
+
+    def _drop_customer(self, ref: int) -> None:
+        customer = self._contents.customers.pop(ref, None)
+        if customer is not None:
+            del self._contents.customer_refs[customer.hash]

@@ -2,19 +2,38 @@
 
 Each load is one statement, so it sees one state of the database whatever is
 committed meanwhile, and no transaction stays open between calls.
+
+A reader that joins a write-ahead log makes the log's files where there are
+none, and leaves them. So a database that nobody has open is read *at rest*: as
+a file that doesn't change, with nothing made beside it. Whether that was true
+is seen after each load: an owner who has come has made a log, and one who has
+come and gone has changed the file's time. Then the reader joins the log after
+all, and the load is made again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import aiosqlite
 
-from .base import CustomerRow, LoadedSession, Row, SessionRow
-from .connection import failure
+from . import schema
+from .base import CustomerRow, LoadedSession, Root, Row, SessionRow, Underived
+from .connection import (
+    at_rest,
+    beside,
+    connect,
+    disconnect,
+    failure,
+    immutable_uri,
+    reading_uri,
+)
 from .errors import StoreFailed
+from .lease import LockFile
 
 LOST = "lost"
 """The key id of a customer whose wrapped key is nowhere, so that unwrapping it is `WrongKey`."""
@@ -32,16 +51,16 @@ WITH own AS MATERIALIZED (
     FROM sessions WHERE hash = ?1
 )
 SELECT 0, own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, own.snapshot,
-    own.version, own.last, {customer}
+    own.version, {derived}, own.last, {customer}
 FROM own JOIN customers ON customers.ref = own.customer
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 UNION ALL
 SELECT 1, messages.seq, messages.role, messages.at, messages.sealed, messages.delivery,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM own JOIN messages ON messages.session = own.ref AND messages.seq > own.cursor
 UNION ALL
 SELECT 2, messages.delivery, messages.seq,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM own JOIN messages ON messages.session = own.ref AND messages.seq > own.last - ?2
 WHERE messages.delivery IS NOT NULL
 """
@@ -51,13 +70,71 @@ SELECT {customer} FROM customers
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 """
 
+_SESSIONS = """
+SELECT own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, NULL, own.version,
+    {derived}
+FROM sessions AS own
+"""
+
+_UNDERIVED = """
+SELECT own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, NULL, own.version,
+    {derived}, own.last, {customer}
+FROM (
+    SELECT *, coalesce((SELECT max(seq) FROM messages WHERE session = ref), 0) AS last
+    FROM sessions WHERE ref > ?
+) AS own
+JOIN customers ON customers.ref = own.customer
+    LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
+WHERE {derived} < own.last ORDER BY own.ref LIMIT ?
+"""
+
 
 class Reading:
-    """The loads of the store contract over one connection that only reads."""
+    """The loads of the store contract over one connection that only reads.
 
-    def __init__(self) -> None:
+    Args:
+        path: of the database.
+        keys: of the file where the customers' keys rest apart, if they do.
+    """
+
+    def __init__(self, path: Path, keys: Path | None) -> None:
+        self._path = path
+        self._keys = keys
+        self._lock = LockFile(beside(path, "-lock"))
         self._reader: aiosqlite.Connection | None = None
-        self._tell_where_keys_are(apart=False)
+        self._resting: tuple[int, ...] | None = None
+        self._joining = asyncio.Lock()
+        self._prepare_loads(schema.VERSION)
+
+    async def open_read_only(self) -> Root | None:
+        """Open for loading only, beside whoever owns the database, without a lease.
+
+        Works where the folder can't be written, too, and for a database of any
+        past version, which stays as it is. Where nobody has the database open no
+        file is made or changed. Returns None, and opens nothing, if there is no
+        database.
+
+        Raises:
+            SchemaTooNew: it was written by a newer interturn.
+            StoreFailed: the file is not ours or can't be read, or its keys file is
+                not the right one.
+        """
+        found = await schema.look(self._path, self._keys)
+        if found is None:
+            return None
+        await self._shut()
+        self._joining = asyncio.Lock()
+        self._prepare_loads(found.version)
+        try:
+            resting = self._at_rest()
+            if resting is None or self._lock.look() != "free":
+                await self._join()
+            else:
+                self._reader = await self._connect_reader(immutable_uri)
+                self._resting = resting
+        except sqlite3.Error as error:
+            raise failure(error) from error
+        return found.root
 
     async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
         """Return a session with what is newer than its snapshot, as of one moment."""
@@ -66,9 +143,9 @@ class Reading:
         deliveries: list[tuple[bytes, int]] = []
         for kind, *fields in await self._read(self._session_sql, (session_hash, recent)):
             if kind == 0:
-                session = SessionRow(*fields[:8])
-                last = fields[8]
-                customer = CustomerRow(*fields[9:])
+                session = SessionRow(*fields[:9])
+                last = fields[9]
+                customer = CustomerRow(*fields[10:])
             elif kind == 1:
                 rows.append(Row(*fields[:5]))
             else:
@@ -99,11 +176,21 @@ class Reading:
     async def sessions_of(self, customer: int) -> list[SessionRow]:
         """Return a customer's sessions by rising `ref`, without their snapshots."""
         found = await self._read(
-            "SELECT ref, hash, customer, name, wrapped, cursor, NULL, version FROM sessions"
-            " WHERE customer = ? ORDER BY ref",
+            self._sessions_sql + " WHERE own.customer = ? ORDER BY own.ref",
             (customer,),
         )
         return [SessionRow(*fields) for fields in found]
+
+    async def underived(self, *, after: int, limit: int) -> list[Underived]:
+        """Return at most ``limit`` sessions that facts are still to be derived from.
+
+        By rising `ref`, with a `ref` over ``after``.
+        """
+        found = await self._read(self._underived_sql, (after, limit))
+        return [
+            Underived(SessionRow(*fields[:9]), CustomerRow(*fields[10:]), fields[9])
+            for fields in found
+        ]
 
     async def customers(self, *, after: int, limit: int) -> list[CustomerRow]:
         """Return at most ``limit`` customers with a `ref` over ``after``, by rising `ref`."""
@@ -132,13 +219,71 @@ class Reading:
         )
         return problems + [f"customers row {ref} has no key" for (ref,) in keyless]
 
-    def _tell_where_keys_are(self, *, apart: bool) -> None:
-        self._keys_schema = "keys" if apart else "main"
-        customer = _CUSTOMER.format(lost=LOST)
-        self._session_sql = _SESSION.format(customer=customer, schema=self._keys_schema)
-        self._customers_sql = _CUSTOMERS.format(customer=customer, schema=self._keys_schema)
+    def _prepare_loads(self, version: int) -> None:
+        self._keys_schema = "main" if self._keys is None else "keys"
+        fields = {
+            "customer": _CUSTOMER.format(lost=LOST),
+            "schema": self._keys_schema,
+            "derived": "own.derived" if version >= schema.DERIVED_SINCE else "0",
+        }
+        self._session_sql = _SESSION.format(**fields)
+        self._customers_sql = _CUSTOMERS.format(**fields)
+        self._sessions_sql = _SESSIONS.format(**fields)
+        self._underived_sql = _UNDERIVED.format(**fields)
 
-    async def _read(self, sql: str, values: Iterable[Any]) -> list[Any]:
+    def _at_rest(self) -> tuple[int, ...] | None:
+        """Return what tells a change of the files, None where somebody reads or writes a log."""
+        return at_rest(self._path, *(() if self._keys is None else (self._keys,)))
+
+    async def _join(self) -> None:
+        """Read beside whoever writes, by the log. Raises `sqlite3.Error`."""
+        try:
+            self._reader = await self._connect_reader(reading_uri)
+        except sqlite3.Error:
+            # Joining the log needs files beside the database. In a folder where
+            # none can be made, nobody else is making any either.
+            self._reader = await self._connect_reader(immutable_uri)
+
+    async def _connect_reader(self, uri: Callable[[Path], str]) -> aiosqlite.Connection:
+        reader = await connect(uri(self._path))
+        try:
+            if self._keys is not None:
+                await reader.execute_fetchall("ATTACH ? AS keys", (uri(self._keys),))
+                await reader.execute_fetchall("SELECT 1 FROM keys.pair")
+            await reader.execute_fetchall("SELECT 1 FROM root")
+        except BaseException:
+            await disconnect(reader)
+            raise
+        return reader
+
+    async def _shut(self) -> None:
+        reader, self._reader = self._reader, None
+        self._resting = None
+        if reader is not None:
+            await disconnect(reader)
+
+    async def _read(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
+        resting = self._resting
+        if resting is None:
+            return await self._fetch(sql, values)
+        try:
+            found = await self._fetch(sql, values)
+        except StoreFailed:
+            if self._at_rest() == resting:
+                raise
+        else:
+            if self._at_rest() == resting:
+                return found
+        async with self._joining:
+            if self._resting is resting:
+                await self._shut()
+                try:
+                    await self._join()
+                except sqlite3.Error as error:
+                    raise failure(error) from error
+        return await self._fetch(sql, values)
+
+    async def _fetch(self, sql: str, values: Iterable[Any]) -> list[Any]:
         if self._reader is None:
             raise StoreFailed("the store is not open")
         try:

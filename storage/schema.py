@@ -13,6 +13,8 @@ file this table is in that file, and a backup of the data without it can't be
 read. Each file of such a pair carries the same random name, so that no other
 pair's half is taken for it.
 
+A row in ``tombstones`` is an erasure under way; `erasing` tells how it goes.
+
 Creation and every migration end with a checkpoint, so that the main file alone
 tells whose it is, its version and its root.
 """
@@ -121,10 +123,22 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
         END
         """,
     ),
+    (
+        "ALTER TABLE sessions ADD COLUMN derived INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE tombstones (
+            ref INTEGER,
+            hash BLOB
+        ) STRICT
+        """,
+    ),
 )
 """Statements that lead from each version to the next; version 0 is the empty file."""
 
 VERSION: Final = len(STEPS)
+
+DERIVED_SINCE: Final = 2
+"""The version in which a session's row began to say how far facts have been derived."""
 
 KEYS_VERSION: Final = 1
 """Of a keys file, which changes for other reasons than the data."""

@@ -24,20 +24,14 @@ from typing import Any, Literal, TypeVar
 import aiosqlite
 
 from . import schema, writing
-from .base import Opened, Outcome, Root, Write
-from .batch import Batch
-from .connection import (
-    beside,
-    connect,
-    disconnect,
-    failure,
-    immutable_uri,
-    reading_uri,
-    writing_uri,
-)
+from .base import CustomerRow, Erased, Opened, Outcome, Root, Write, WriteCustomer
+from .batch import Batch, check_adoption
+from .connection import beside, connect, disconnect, failure, reading_uri, writing_uri
+from .erasing import LOG_IS_BACK, SCRUB, Eraser
 from .errors import Fenced, StoreFailed, StoreOwned
-from .lease import Lease, LockFile, LockState, host_of, this_owner
+from .lease import Lease, LockState, host_of, this_owner
 from .reading import Reading
+from .scrubbing import Scrubber
 
 LOG_BYTES = 64 * 1024 * 1024
 """What the write-ahead log is cut back to after a checkpoint."""
@@ -72,16 +66,14 @@ class SqliteStore(Reading):
     ) -> None:
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is 'full' or 'normal', not {durability!r}")
-        super().__init__()
-        self._path = Path(path)
-        self._keys = None if keys is None else Path(keys)
+        super().__init__(Path(path), None if keys is None else Path(keys))
         if self._path == self._keys:
             raise ValueError("the keys need a file of their own, not the database's")
         self._durability = durability
-        self._tell_where_keys_are(apart=keys is not None)
-        self._lock = LockFile(beside(self._path, "-lock"))
         self._writer: aiosqlite.Connection | None = None
+        self._scrubbers: dict[str, Scrubber] = {}
         self._writing = asyncio.Lock()
+        self._erasing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._epoch = 0
 
@@ -106,6 +98,7 @@ class SqliteStore(Reading):
         """Take the lease, making the database with ``root`` if there is none.
 
         A refusal touches no file. A failure or a cancellation closes what was opened.
+        Erasures that were cut off are finished first.
 
         Args:
             root: what `look` returned, or a new one if that was None.
@@ -114,14 +107,16 @@ class SqliteStore(Reading):
 
         Raises:
             StoreOwned, SchemaTooNew, StoreFailed: as for `look`; the latter also
-                if the database was made with another root meanwhile.
+                if the database was made with another root meanwhile, or if an
+                erasure that was under way can't be finished yet.
         """
         if sqlite3.sqlite_version_info < schema.MINIMUM_SQLITE:
             needed = ".".join(map(str, schema.MINIMUM_SQLITE))
             raise StoreFailed(f"SQLite {needed} is needed, this is {sqlite3.sqlite_version}")
         found = await self._look(host_of(owner))
         await self._shut()
-        self._writing = asyncio.Lock()
+        self._writing, self._erasing = asyncio.Lock(), asyncio.Lock()
+        self._prepare_loads(schema.VERSION)
         try:
             lock = await self._take_lock()
             lease = _NO_LEASE if found is None else found.lease
@@ -136,34 +131,6 @@ class SqliteStore(Reading):
                 raise failure(error) from error
             raise
         return opened
-
-    async def open_read_only(self) -> Root | None:
-        """Open for loading only, beside whoever owns the database, without a lease.
-
-        Works where the folder can't be written, too. Returns None, and opens
-        nothing, if there is no database.
-
-        Raises:
-            SchemaTooNew: it was written by a newer interturn.
-            StoreFailed: the file is not ours or can't be read, has an older schema,
-                or its keys file is not the right one.
-        """
-        found = await schema.look(self._path, self._keys)
-        if found is None:
-            return None
-        if found.version < schema.VERSION:
-            raise StoreFailed("the database has an older schema; its owner must open it first")
-        await self._shut()
-        try:
-            self._reader = await self._connect_reader(reading_uri)
-        except sqlite3.Error:
-            # Joining the log needs files beside the database. In a folder where
-            # none can be made, nobody else is making any either.
-            try:
-                self._reader = await self._connect_reader(immutable_uri)
-            except sqlite3.Error as error:
-                raise failure(error) from error
-        return found.root
 
     async def renew(self) -> None:
         """Say that the owner lives. Raises `Fenced`, `StoreFailed`."""
@@ -181,6 +148,57 @@ class SqliteStore(Reading):
         """
         batch = Batch(writes)
         return await self._whole(self._commit(batch)) if writes else []
+
+    async def adopt(
+        self,
+        sessions: Sequence[tuple[int, bytes]],
+        *,
+        customer: int,
+        new_customer: CustomerRow | None,
+        snapshot: WriteCustomer | None,
+        leaving: int | None,
+    ) -> None:
+        """Give sessions to a customer, in one transaction; see `Store.adopt`.
+
+        Raises `ValueError`, `Fenced`, `StoreFailed`.
+        """
+        check_adoption(customer, new_customer, snapshot, leaving)
+        await self._erase(
+            lambda eraser: eraser.adopt(
+                sessions,
+                customer=customer,
+                new_customer=new_customer,
+                snapshot=snapshot,
+                leaving=leaving,
+            )
+        )
+
+    async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
+        """Remove a session's newest turn, if it is this one and not folded; see `Store.undo`.
+
+        Its bytes leave the log at the next checkpoint. Raises `Fenced`, `StoreFailed`.
+        """
+        return await self._erase(lambda eraser: eraser.undo(session, seq, snapshot=snapshot))
+
+    async def delete_session(self, session: int) -> int:
+        """Remove a session with every trace; return how many messages went.
+
+        Raises `Fenced`; `StoreFailed` as `forget` does.
+        """
+        return await self._erase(lambda eraser: eraser.delete_session(session))
+
+    async def forget(self, customer: int) -> Erased:
+        """Destroy a customer's key, and remove everything of theirs with every trace.
+
+        Others write meanwhile, between its steps.
+
+        Raises:
+            Fenced: another process has taken over; what is left to do is its.
+            StoreFailed: it was not begun, or the cause says that the erasure will
+                be finished at the next open: also when somebody reads for so long
+                that the log can't be emptied.
+        """
+        return await self._erase(lambda eraser: eraser.forget(customer))
 
     async def close(self) -> None:
         """Give the lease back and close. Safe to call twice, and after any failure."""
@@ -230,10 +248,22 @@ class SqliteStore(Reading):
                 # What is deleted must not stay legible in a free page.
                 f"PRAGMA {name}.secure_delete = ON;"
             )
+        await writer.create_function(SCRUB, 2, self._scrub)
         await writer.execute_fetchall("PRAGMA foreign_keys = ON")
         if sys.platform == "darwin" and self._durability == "full":  # pragma: no cover
             # There a plain fsync stops at the drive's own cache.
             await writer.executescript("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")
+
+    def _scrub(self, name: str, start: int) -> int:
+        """Scrub a slice of a file, in the thread of the connection that writes."""
+        path = self._path if name == "main" or self._keys is None else self._keys
+        log = beside(path, "-wal")
+        if log.exists() and log.stat().st_size:
+            return LOG_IS_BACK
+        if name not in self._scrubbers:
+            # Not before there is something to scrub: closing it is not without cost.
+            self._scrubbers[name] = Scrubber(path)
+        return self._scrubbers[name].scrub(start)
 
     async def _take(self, root: Root, owner: str, lease_s: float, lock: LockState) -> Opened:
         pair = secrets.token_bytes(16)
@@ -263,26 +293,15 @@ class SqliteStore(Reading):
                 " lease_s = ?, locked = ?",
                 (lease.epoch + 1, owner, now, now, lease_s, self._lock.held),
             )
-            [(sessions, customers)] = await writer.execute_fetchall(
-                "SELECT coalesce((SELECT max(ref) FROM sessions), 0),"
-                " coalesce((SELECT max(ref) FROM customers), 0)"
-            )
         if found is None or found.version < schema.VERSION:
             await writer.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
         self._epoch = lease.epoch + 1
+        await self._eraser().finish()
+        [(sessions, customers)] = await writer.execute_fetchall(
+            "SELECT coalesce((SELECT max(ref) FROM sessions), 0),"
+            " coalesce((SELECT max(ref) FROM customers), 0)"
+        )
         return Opened(self._epoch, sessions, customers)
-
-    async def _connect_reader(self, uri: Callable[[Path], str]) -> aiosqlite.Connection:
-        reader = await connect(uri(self._path))
-        try:
-            if self._keys is not None:
-                await reader.execute_fetchall("ATTACH ? AS keys", (uri(self._keys),))
-                await reader.execute_fetchall("SELECT 1 FROM keys.pair")
-            await reader.execute_fetchall("SELECT 1 FROM root")
-        except BaseException:
-            await disconnect(reader)
-            raise
-        return reader
 
     async def _renew(self) -> None:
         async with self._writing:
@@ -302,7 +321,7 @@ class SqliteStore(Reading):
                 raise Fenced
 
     async def _close(self) -> None:
-        async with self._writing:
+        async with self._erasing, self._writing:
             try:
                 if self._writer is not None and self._epoch:
                     with contextlib.suppress(sqlite3.Error, ValueError):
@@ -322,17 +341,17 @@ class SqliteStore(Reading):
             await writer.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def _shut(self) -> None:
-        reader, self._reader = self._reader, None
         writer, self._writer = self._writer, None
         self._epoch = 0
         try:
-            if reader is not None:
-                await disconnect(reader)
+            await super()._shut()
         finally:
             try:
                 if writer is not None:
                     await disconnect(writer)
             finally:
+                while self._scrubbers:
+                    self._scrubbers.popitem()[1].close()
                 self._lock.release()
 
     async def _commit(self, batch: Batch) -> list[Outcome]:
@@ -340,6 +359,19 @@ class SqliteStore(Reading):
             return await writing.commit(
                 self._owned(), batch, epoch=self._epoch, keys_apart=self._keys is not None
             )
+
+    async def _erase(self, work: Callable[[Eraser], Coroutine[Any, Any, T]]) -> T:
+        async def alone() -> T:
+            async with self._erasing:
+                try:
+                    return await work(self._eraser())
+                except sqlite3.Error as error:
+                    raise failure(error) from error
+
+        return await self._whole(alone())
+
+    def _eraser(self) -> Eraser:
+        return Eraser(self._owned(), self._epoch, self._writing, keys_apart=self._keys is not None)
 
     def _owned(self) -> aiosqlite.Connection:
         if self._writer is None:

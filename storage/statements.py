@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
-from .base import CustomerRow, SessionRow, WriteSession, WriteTurn
+from .base import CustomerRow, SessionRow, WriteCustomer, WriteSession, WriteTurn
 
 ROWS_AT_MOST: Final = 1_024
-"""Rows in one statement. The widest has 8 values a row and one more: 8,193 of SQLite's 32,766."""
+"""Rows in one statement. The widest has 9 values a row and one more: 9,217 of SQLite's 32,766."""
 
 Value: TypeAlias = int | str | bytes | None
 Statement: TypeAlias = tuple[str, list[Value]]
@@ -42,7 +42,8 @@ WHERE {fence} AND turn.column1 IS NOT NULL
 """
 
 _SESSIONS = """
-INSERT INTO main.sessions (ref, hash, customer, name, wrapped, cursor, snapshot, version)
+INSERT INTO main.sessions
+    (ref, hash, customer, name, wrapped, cursor, snapshot, version, derived)
 SELECT * FROM (VALUES {rows}) AS new
 WHERE {fence} AND new.column1 IS NOT NULL
 """
@@ -69,9 +70,30 @@ WHERE sessions.ref = new.column1 AND sessions.version = new.column4
     AND sessions.cursor <= new.column2 AND {fence}
 """
 
+_ADOPTED = """
+UPDATE main.sessions SET customer = new.column3, wrapped = new.column2
+FROM (VALUES {rows}) AS new
+WHERE sessions.ref = new.column1 AND {fence}
+"""
+
+_CUSTOMER_SNAPSHOTS = """
+UPDATE main.customers SET snapshot = new.column2, version = new.column3 + 1
+FROM (VALUES {rows}) AS new
+WHERE customers.ref = new.column1 AND customers.version = new.column3 AND {fence}
+"""
+
+_DERIVED = """
+UPDATE main.sessions SET derived = min(new.column3, {newest})
+FROM (VALUES {rows}) AS new
+WHERE sessions.ref = new.column2 AND sessions.customer = new.column1
+    AND sessions.derived < min(new.column3, {newest}) AND {fence}
+"""
+
+_NEWEST = "coalesce((SELECT max(seq) FROM main.messages WHERE session = sessions.ref), 0)"
+
 _SAVED = """
-SELECT sessions.ref FROM (VALUES {rows}) AS new
-JOIN main.sessions ON sessions.ref = new.column1 AND sessions.snapshot = new.column2
+SELECT stored.ref FROM (VALUES {rows}) AS new
+JOIN main.{table} AS stored ON stored.ref = new.column1 AND stored.snapshot = new.column2
 """
 
 
@@ -90,8 +112,8 @@ def sessions(rows: Sequence[SessionRow], epoch: int) -> Statement:
     values: list[Value] = []
     for row in rows:
         values += (row.ref, row.hash, row.customer, row.name)
-        values += (row.wrapped, row.cursor, row.snapshot, row.version)
-    return _over(_SESSIONS, 8, len(rows), values, epoch)
+        values += (row.wrapped, row.cursor, row.snapshot, row.version, row.derived)
+    return _over(_SESSIONS, 9, len(rows), values, epoch)
 
 
 def customers(rows: Sequence[CustomerRow], epoch: int) -> Statement:
@@ -122,15 +144,37 @@ def snapshots(writes: Sequence[WriteSession], epoch: int) -> Statement:
     return _over(_SNAPSHOTS, 4, len(writes), values, epoch)
 
 
-def saved(writes: Sequence[WriteSession]) -> Statement:
-    """Select the sessions whose stored snapshot is the one of these writes, to the byte.
+def customer_snapshots(writes: Sequence[WriteCustomer], epoch: int) -> Statement:
+    """Replace the snapshots whose stored version is still the one seen; each customer once."""
+    values: list[Value] = []
+    for write in writes:
+        values += (write.customer, write.snapshot, write.seen)
+    return _over(_CUSTOMER_SNAPSHOTS, 3, len(writes), values, epoch)
+
+
+def adopted(rows: Sequence[tuple[int, bytes]], customer: int, epoch: int) -> Statement:
+    """Give sessions, each with its newly wrapped key, to a customer."""
+    values: list[Value] = [value for row in rows for value in (*row, customer)]
+    return _over(_ADOPTED, 3, len(rows), values, epoch)
+
+
+def derived(marks: Sequence[tuple[int, int, int]], epoch: int) -> Statement:
+    """Move how far facts have been derived: customer, session and sequence number of each.
+
+    Forward only, as far as there are messages, and for a customer's own
+    sessions; each pair of customer and session once.
+    """
+    values: list[Value] = [value for mark in marks for value in mark]
+    return _over(_DERIVED, 3, len(marks), values, epoch)
+
+
+def saved(snapshots: Sequence[tuple[int, bytes]], *, table: str) -> Statement:
+    """Select those of these rows whose stored snapshot is the one given, to the byte.
 
     No two snapshots share their bytes, since each is sealed under a fresh nonce.
     """
-    values: list[Value] = []
-    for write in writes:
-        values += (write.session, write.snapshot)
-    return _over(_SAVED, 2, len(writes), values, None)
+    values: list[Value] = [value for snapshot in snapshots for value in snapshot]
+    return _over(_SAVED, 2, len(snapshots), values, None, table=table)
 
 
 def _over(
@@ -141,15 +185,18 @@ def _over(
     epoch: int | None,
     *,
     schema: str = "main",
+    table: str = "",
 ) -> Statement:
     rows = 1 << (count - 1).bit_length()
     values += [None] * (columns * (rows - count))
     if epoch is not None:
         values.append(epoch)
-    return _text(template, columns, rows, schema), values
+    return _text(template, columns, rows, schema, table), values
 
 
 @cache
-def _text(template: str, columns: int, rows: int, schema: str) -> str:
+def _text(template: str, columns: int, rows: int, schema: str, table: str) -> str:
     row = f"({', '.join('?' * columns)})"
-    return template.format(rows=", ".join([row] * rows), schema=schema, fence=_FENCE)
+    return template.format(
+        rows=", ".join([row] * rows), schema=schema, table=table, fence=_FENCE, newest=_NEWEST
+    )

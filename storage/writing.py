@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 import aiosqlite
 
 from . import statements
-from .base import Known, Outcome, WriteSession, WriteTurn
+from .base import CustomerRow, Known, Outcome, WriteCustomer, WriteSession, WriteTurn
 from .batch import Batch, new_customers
 from .connection import failure
 from .errors import Fenced
@@ -35,7 +35,7 @@ async def commit(
 
     Whatever happens, no transaction stays open. Raises `Fenced`, `StoreFailed`.
     """
-    writing = _Writing(connection, epoch, keys_apart=keys_apart)
+    writing = Writing(connection, epoch, keys_apart=keys_apart)
     try:
         try:
             return await writing.at_once(batch)
@@ -66,7 +66,16 @@ async def transaction(connection: aiosqlite.Connection) -> AsyncIterator[aiosqli
         raise
 
 
-class _Writing:
+async def check_epoch(connection: aiosqlite.Connection, epoch: int) -> None:
+    """Raise `Fenced` unless the lease still has this epoch; for the open transaction."""
+    [(found,)] = await connection.execute_fetchall("SELECT epoch FROM main.lease")
+    if found != epoch:
+        raise Fenced
+
+
+class Writing:
+    """The writes of one owner over the connection that writes."""
+
     def __init__(self, connection: aiosqlite.Connection, epoch: int, *, keys_apart: bool) -> None:
         self._connection = connection
         self._epoch = epoch
@@ -75,6 +84,7 @@ class _Writing:
     async def at_once(self, batch: Batch) -> list[Outcome]:
         """Commit a batch with every turn of it, or raise `sqlite3.IntegrityError`."""
         snapshots: list[Outcome] = []
+        customers: list[Outcome] = []
         await self._keys_first(batch.turns)
         if batch.plain and len(batch.turns) <= statements.ROWS_AT_MOST:
             try:
@@ -87,7 +97,8 @@ class _Writing:
             async with transaction(self._connection):
                 await self._insert(batch.turns)
                 snapshots = await self._save(batch.snapshots)
-        return batch.outcomes(["written"] * len(batch.turns), snapshots)
+                customers = await self._save_customers(batch.customers)
+        return batch.outcomes(["written"] * len(batch.turns), snapshots, customers)
 
     async def in_halves(self, batch: Batch) -> list[Outcome]:
         """Commit those writes of a batch that can be, and say of each other one why not."""
@@ -101,14 +112,15 @@ class _Writing:
         async with transaction(self._connection):
             turns = await self._sift(batch.turns)
             snapshots = await self._save(batch.snapshots)
-        return batch.outcomes(turns, snapshots)
+            customers = await self._save_customers(batch.customers)
+        return batch.outcomes(turns, snapshots, customers)
 
     async def _keys_first(self, turns: Sequence[WriteTurn]) -> None:
         """Make keys that rest apart durable before anything that is sealed with them."""
         customers = new_customers(turns) if self._keys_apart else []
         if customers:
             async with transaction(self._connection):
-                for part in _parts(customers):
+                for part in parts(customers):
                     await self._run(statements.keys(part, self._epoch, schema="keys"))
 
     async def _tried(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
@@ -122,17 +134,21 @@ class _Writing:
 
     async def _insert(self, turns: Sequence[WriteTurn]) -> None:
         """Insert turns with the customers and sessions that they bring; all, or raise."""
-        for customers in _parts(new_customers(turns)):
-            if not self._keys_apart:
-                await self._run(statements.keys(customers, self._epoch, schema="main"))
-            await self._run(statements.customers(customers, self._epoch))
+        await self._insert_customers(new_customers(turns))
         new = [turn.new_session for turn in turns if turn.new_session is not None]
-        for sessions in _parts(new):
+        for sessions in parts(new):
             await self._run(statements.sessions(sessions, self._epoch))
-        for part in _parts(turns):
+        for part in parts(turns):
             # Nothing but the fence can keep a turn out without an error.
             if await self._run(statements.turns(part, self._epoch)) != 2 * len(part):
                 raise Fenced
+
+    async def _insert_customers(self, rows: Sequence[CustomerRow]) -> None:
+        """Insert those customers who are not there, with their keys where these rest inside."""
+        for customers in parts(rows):
+            if not self._keys_apart:
+                await self._run(statements.keys(customers, self._epoch, schema="main"))
+            await self._run(statements.customers(customers, self._epoch))
 
     async def _sift(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
         if not turns:
@@ -161,19 +177,39 @@ class _Writing:
         return "stale"
 
     async def _save(self, snapshots: Sequence[WriteSession]) -> list[Outcome]:
-        """Replace the snapshots that are not stale, and say which were."""
+        """Replace the sessions' snapshots that are not stale, and say which were."""
         outcomes: list[Outcome] = []
-        for part in _waves(snapshots):
-            if await self._run(statements.snapshots(part, self._epoch)) == len(part):
-                outcomes += ["written"] * len(part)
-                continue
-            [(epoch,)] = await self._connection.execute_fetchall("SELECT epoch FROM main.lease")
-            if epoch != self._epoch:
-                raise Fenced
-            saved = await self._connection.execute_fetchall(*statements.saved(part))
-            refs = {ref for (ref,) in saved}
-            outcomes += ["written" if write.session in refs else "stale" for write in part]
+        for part in _waves(snapshots, lambda write: write.session):
+            changed = await self._run(statements.snapshots(part, self._epoch))
+            given = [(write.session, write.snapshot) for write in part]
+            outcomes += await self._saved(changed, given, "sessions")
         return outcomes
+
+    async def _save_customers(self, snapshots: Sequence[WriteCustomer]) -> list[Outcome]:
+        """Replace the customers' snapshots that are not stale, and move their marks."""
+        outcomes: list[Outcome] = []
+        for part in _waves(snapshots, lambda write: write.customer):
+            changed = await self._run(statements.customer_snapshots(part, self._epoch))
+            given = [(write.customer, write.snapshot) for write in part]
+            outcomes += await self._saved(changed, given, "customers")
+        furthest: dict[tuple[int, int], int] = {}
+        for write, outcome in zip(snapshots, outcomes, strict=True):
+            for session, seq in write.derived if outcome == "written" else ():
+                place = write.customer, session
+                furthest[place] = max(seq, furthest.get(place, 0))
+        for marks in parts([(*place, seq) for place, seq in furthest.items()]):
+            await self._run(statements.derived(marks, self._epoch))
+        return outcomes
+
+    async def _saved(
+        self, changed: int, given: Sequence[tuple[int, bytes]], table: str
+    ) -> list[Outcome]:
+        if changed == len(given):
+            return ["written"] * len(given)
+        await check_epoch(self._connection, self._epoch)
+        found = await self._connection.execute_fetchall(*statements.saved(given, table=table))
+        refs = {ref for (ref,) in found}
+        return ["written" if ref in refs else "stale" for ref, _ in given]
 
     async def _run(self, statement: statements.Statement) -> int:
         """Run a statement and return how many rows it changed."""
@@ -182,19 +218,21 @@ class _Writing:
         return self._connection.total_changes - before
 
 
-def _parts(rows: Sequence[T]) -> list[Sequence[T]]:
+def parts(rows: Sequence[T]) -> list[Sequence[T]]:
+    """Cut a list into what one statement takes."""
     most = statements.ROWS_AT_MOST
     return [rows[start : start + most] for start in range(0, len(rows), most)]
 
 
-def _waves(snapshots: Sequence[WriteSession]) -> list[list[WriteSession]]:
-    """Cut a list where it is full or a session comes again: one statement sets a row once."""
-    waves: list[list[WriteSession]] = []
+def _waves(writes: Sequence[T], ref_of: Callable[[T], int]) -> list[list[T]]:
+    """Cut a list where it is full or a row comes again: one statement sets a row once."""
+    waves: list[list[T]] = []
     refs: set[int] = set()
-    for write in snapshots:
-        if not waves or write.session in refs or len(refs) == statements.ROWS_AT_MOST:
+    for write in writes:
+        ref = ref_of(write)
+        if not waves or ref in refs or len(refs) == statements.ROWS_AT_MOST:
             waves.append([])
             refs.clear()
         waves[-1].append(write)
-        refs.add(write.session)
+        refs.add(ref)
     return waves

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,10 +22,12 @@ from interturn.storage import (
     SessionRow,
     SqliteStore,
     Store,
+    WriteCustomer,
     WriteSession,
     WriteTurn,
     new_key,
     root_place,
+    this_owner,
 )
 
 
@@ -75,6 +80,10 @@ class Scribe:
         """Return a snapshot of a session."""
         return WriteSession(session, cursor, os.urandom(50), seen)
 
+    def facts(self, customer: int, seen: int, *derived: tuple[int, int]) -> WriteCustomer:
+        """Return a snapshot of a customer."""
+        return WriteCustomer(customer, os.urandom(50), seen, derived)
+
 
 @pytest.fixture
 def scribe() -> Scribe:
@@ -116,3 +125,96 @@ def doors(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]
             return lambda: SqliteStore(tmp_path / "memory.db")
         case _:
             return lambda: SqliteStore(tmp_path / "memory.db", keys=tmp_path / "memory.keys")
+
+
+@pytest.fixture
+async def store(doors: Callable[[], Store], scribe: Scribe) -> AsyncIterator[Store]:
+    """Return an open store of each kind."""
+    opened = doors()
+    await opened.open(scribe.root, owner="here/1", lease_s=60.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def opened():
+    """Return what gives an open store and closes it."""
+
+    @contextlib.asynccontextmanager
+    async def give(path, scribe, **options):
+        store = SqliteStore(path, **options)
+        await store.open(scribe.root, owner=this_owner(), lease_s=60.0)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return give
+
+
+@pytest.fixture
+def edit():
+    """Return what changes a database as a foreign tool would."""
+
+    def change(path, *statements):
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as tool:
+            for statement in statements:
+                tool.execute(statement)
+
+    return change
+
+
+@pytest.fixture
+def size():
+    """Return what tells the bytes of a file, 0 if there is none."""
+    return lambda path: Path(path).stat().st_size if Path(path).exists() else 0
+
+
+@pytest.fixture
+def everything():
+    """Return what reads all rows of all tables of a database."""
+
+    def read(path):
+        with contextlib.closing(sqlite3.connect(path)) as tool:
+            tables = [
+                name
+                for (name,) in tool.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            ]
+            return {name: tool.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608 - names of our own
+
+    return read
+
+
+class CancelledAt:
+    """Runs a coroutine and cancels it where it waits for the nth time."""
+
+    def __init__(self, coroutine, nth):
+        self.coroutine, self.nth = coroutine, nth
+
+    def __await__(self):
+        waits = 0
+        running = self.coroutine.__await__()
+        try:
+            future = running.send(None)
+            while True:
+                waits += 1
+                if waits == self.nth:
+                    if future is not None:
+                        future._asyncio_future_blocking = False
+                        future.cancel()
+                    future = running.throw(asyncio.CancelledError())
+                    continue
+                try:
+                    yield future
+                except BaseException as error:  # noqa: BLE001 - passed on to whom it is for
+                    future = running.throw(error)
+                else:
+                    future = running.send(None)
+        except StopIteration as done:
+            return done.value
+
+
+@pytest.fixture
+def cancelled_at():
+    """Return what runs a coroutine and cancels it where it waits for the nth time."""
+    return CancelledAt

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from interturn.storage import (
     Fenced,
     Known,
-    MemoryStore,
     Root,
     Row,
-    SqliteStore,
-    Store,
     StoreFailed,
     StoreOwned,
     WriteTurn,
@@ -28,14 +22,6 @@ pytestmark = pytest.mark.anyio
 
 OWNER = "here/1"
 MINUTE_S = 60.0
-
-
-@pytest.fixture
-async def store(doors: Callable[[], Store], scribe) -> AsyncIterator[Store]:
-    opened = doors()
-    await opened.open(scribe.root, owner=OWNER, lease_s=MINUTE_S)
-    yield opened
-    await opened.close()
 
 
 async def test_a_store_that_never_was_is_none(doors):
@@ -302,64 +288,3 @@ async def test_commits_at_once_do_not_meet(store, scribe):
     outcomes = await asyncio.gather(*(store.commit(batch) for batch in batches))
     assert outcomes == [["written"] * 5] * 12
     assert len(await store.customers(after=0, limit=999)) == 60
-
-
-def test_both_backends_give_the_same_outcomes(tmp_path_factory, scribe):
-    """Whatever is written, in whatever order, the dictionaries and SQLite agree."""
-    turns = st.tuples(
-        st.just("turn"),
-        st.integers(1, 3),
-        st.sampled_from([1, 3, 5, 7]),
-        st.sampled_from([None, "a", "b"]),
-    )
-    firsts = st.tuples(
-        st.just("first"), st.integers(1, 3), st.integers(1, 2), st.sampled_from([None, "a"])
-    )
-    snapshots = st.tuples(
-        st.just("snapshot"), st.integers(1, 3), st.sampled_from([0, 2, 4]), st.integers(0, 2)
-    )
-    batches = st.lists(
-        st.lists(st.one_of(turns, firsts, snapshots), max_size=8), min_size=1, max_size=5
-    )
-
-    def write(kind, ref, number, more):
-        match kind:
-            case "turn":
-                return scribe.turn(ref, number, more)
-            case "first":
-                return scribe.first(ref, more, customer=number)
-            case _:
-                return scribe.snapshot(ref, number, more)
-
-    async def play(plan):
-        folder = tmp_path_factory.mktemp("both")
-        stores = [
-            MemoryStore(),
-            SqliteStore(folder / "in.db", durability="normal"),
-            SqliteStore(folder / "apart.db", keys=folder / "keys.db", durability="normal"),
-        ]
-        for store in stores:
-            await store.open(scribe.root, owner=OWNER, lease_s=MINUTE_S)
-        try:
-            for batch in plan:
-                writes = [write(*what) for what in batch]
-                first, *others = [await store.commit(writes) for store in stores]
-                assert others == [first, first]
-            for ref in (1, 2, 3):
-                states = [
-                    await store.load_session(scribe.hasher.session(f"s{ref}"), recent=4)
-                    for store in stores
-                ]
-                assert states == [states[0]] * 3
-        finally:
-            for store in stores:
-                await store.close()
-
-    @given(batches)
-    @settings(
-        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-    )
-    def agree(plan):
-        asyncio.run(play(plan))
-
-    agree()

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from interturn.storage import Fenced, SqliteStore, StoreFailed, StoreOwned, this_owner
-from interturn.storage.lease import Lease, LockFile
+from interturn.storage.lease import LockFile
 
 pytestmark = [
     pytest.mark.anyio,
@@ -363,57 +363,3 @@ async def test_where_locks_do_not_work_the_lease_alone_decides(
         await SqliteStore(path).look()
     assert await store.commit([scribe.turn(1, 3)]) == ["written"]
     await store.close()
-
-
-NOW = 1_000.0
-
-
-def lease(**changes):
-    """Return a live lease of an owner on this host who holds the lock."""
-    fields = {
-        "epoch": 1,
-        "owner": "here/1",
-        "since": NOW,
-        "renewed": NOW,
-        "lease_s": 10.0,
-        "locked": True,
-    }
-    return Lease(**{**fields, **changes})
-
-
-@pytest.mark.parametrize(
-    ("row", "lock", "after_s", "free"),
-    [
-        (lease(owner=None), "free", 1, True),
-        (lease(owner=None), "absent", 1, True),
-        (lease(owner=None), "held", 1, False),
-        (lease(), "free", 1, True),
-        (lease(locked=False), "free", 1, False),
-        (lease(owner="there/1"), "free", 1, False),
-        (lease(owner="there/1"), "free", 10, True),
-        (lease(), "held", 9.9, False),
-        (lease(), "held", 10, True),
-        (lease(), "absent", 1, False),
-        (lease(), "absent", 10, True),
-        (lease(), "held", -5, False),
-        (lease(owner="he/re/1"), "free", 1, False),
-    ],
-)
-def test_who_may_take_over(row, lock, after_s, free):
-    """The table at the head of the module, row by row."""
-    assert (row.refusal(lock, host="here", now=NOW + after_s) is None) is free
-
-
-def test_a_lock_that_is_looked_at_is_not_taken(tmp_path):
-    """Looking makes no file and keeps nobody out."""
-    one, other = LockFile(tmp_path / "lock"), LockFile(tmp_path / "lock")
-    assert one.look() == "free"
-    assert list(tmp_path.iterdir()) == []
-    assert one.take() == "free"
-    assert one.look() == other.look() == other.take() == "held"
-    one.release()
-    one.release()
-    assert other.look() == "free"
-    assert other.take() == "free"
-    other.release()
-    assert (tmp_path / "lock").exists()

@@ -21,10 +21,12 @@ from interturn.storage import (
     Sealer,
     SessionRow,
     SqliteStore,
+    WriteCustomer,
     WriteSession,
     WriteTurn,
     customer_key_place,
     customer_name_place,
+    customer_place,
     message_place,
     root_place,
     schema,
@@ -40,7 +42,7 @@ TURNS = (("¿Cuánto cuesta?", "Cuarenta euros."), ("¿Y el segundo?", "Lo mismo
 
 
 async def make(path: Path) -> None:
-    """Write one customer, one session, two turns and a snapshot."""
+    """Write one customer, one session, two turns and a snapshot of each."""
     ring, hasher = Keyring([LocalKey(MASTER)]), Hasher(SECRET)
     ana, talk = hasher.customer("ana"), hasher.session("web-7f3a")
     hers, its = Sealer(CUSTOMER), Sealer(SESSION)
@@ -82,6 +84,7 @@ async def make(path: Path) -> None:
             ]
         )
     await store.commit([WriteSession(1, 2, its.seal(b"state", session_place(talk)), 0)])
+    await store.commit([WriteCustomer(1, hers.seal(b"facts", customer_place(ana)), 0, ((1, 2),))])
     await store.close()
 
 
