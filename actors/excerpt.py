@@ -6,6 +6,7 @@ clauses go, and where the cut is within what was meant, ``…`` says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Final
@@ -35,6 +36,7 @@ _CODE_SHARE: Final = 0.7
 _MOST_CODE_WEIGHT: Final = 2.5
 _VOCATIVE_WORDS: Final = 2
 _WORTH_A_CUT: Final = 0.5
+_NO_WORD: Final = re.compile(r"(?<!\S)[^\w\s]+(?!\S)")
 _TAIL: Final = 3  # one part in three is kept for the end of what is too long
 
 
@@ -76,9 +78,13 @@ def _uncourteous(
     """Return the sentence without greetings before it and thanks after it, and its words."""
     pieces = clauses(sentence)
     sizes = [piece.count(" ") for piece in pieces]
-    # As a rule a clause ends with a blank, so it has as many words as blanks, the last
-    # one more. Where not, each has to be read for itself.
-    regular = sum(sizes) + 1 == len(words) and all(piece[-1] == " " for piece in pieces[:-1])
+    # As a rule every clause ends with a blank and between blanks stands one word, so it has
+    # as many words as blanks, the last one more. Where not, each has to be read for itself.
+    regular = (
+        sum(sizes) + 1 == len(words)
+        and all(piece[-1] == " " for piece in pieces[:-1])
+        and not _NO_WORD.search(sentence)
+    )
     ends = [*accumulate(sizes, initial=0)]
     ends[-1] += 1
 

@@ -135,7 +135,7 @@ class Extractive:
     def _fitting(self, lines: list[tuple[float, str]], room: int) -> str:
         count = self._counter.count
         text = "\n".join([line[1] for line in lines])
-        # What plainly has room needs no count of each line, nor what plainly has none of all.
+        # What has room needs no count of each line; what plainly has none, no first count.
         if len(text) <= room * _LONGEST_TOKEN and count(text) <= room:
             return text
         kept = [(weight, text, count(text)) for weight, text in lines]
@@ -283,15 +283,14 @@ def _choose(
     ]
     heapify(ranked)
     chosen: list[Candidate] = []
-    said: list[frozenset[int]] = []
     most = min(_lines_a_turn(leaving) * max(1, turns), _MOST_LINES)
     while ranked and len(chosen) < most:
         rank, message, place, weight, candidate = heappop(ranked)
         reading = candidate.reading
         ours = frozenset(reading.keys)
         if any(
-            not ours.isdisjoint(theirs) and _repeats(reading.keys, other.reading.keys)
-            for theirs, other in zip(said, chosen, strict=True)
+            not ours.isdisjoint(other.reading.keys) and _repeats(reading.keys, other.reading.keys)
+            for other in chosen
         ):
             continue
         if -rank != weight:
@@ -301,27 +300,20 @@ def _choose(
                 heappush(ranked, (-weight, message, place, weight, candidate))
         elif not _held(reading, known, folded, together):
             chosen.append(candidate._replace(weight=weight))
-            said.append(ours)
-    chosen.sort(key=_order)
+    chosen.sort(key=lambda candidate: (candidate.message, candidate.place))
     return chosen
 
 
 def _weighty(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, float]]:
     """Yield the candidates that may be kept, with their weights."""
     visitors: set[int] = set()
-    for candidate in candidates:
-        if candidate.role == "visitor":
-            visitors.update(candidate.reading.keys)
+    visitors.update(*[one.reading.keys for one in candidates if one.role == "visitor"])
     for candidate in candidates:
         weight = candidate.weight
         if candidate.role == "agent" and not candidate.text.endswith(QUESTION_MARKS):
             weight = _as_agent(candidate, visitors)
         if weight >= _OPEN_QUESTION:
             yield candidate, weight
-
-
-def _order(candidate: Candidate) -> tuple[int, int]:
-    return candidate.message, candidate.place
 
 
 def _lines_a_turn(leaving: Sequence[Message]) -> int:

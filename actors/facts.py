@@ -33,11 +33,22 @@ class Fact(Discreet, frozen=True):
 
 
 class FactChange(Discreet, frozen=True):
-    """What a deriver wants done: ``set`` a slot to a text, or ``retract`` it."""
+    """What a deriver wants done: ``set`` a slot to a text, or ``retract`` it.
+
+    Attributes:
+        kind: ``retract`` takes a slot and all that stands under it (``pet`` also ``pet:nube``).
+        slot: what it is about.
+        text: the statement, if ``set``.
+        refines: the text says more of the same; what it replaces was never untrue, and
+            doesn't become ``was``.
+        erases: the customer asked to forget it: nothing of it stays, not even to be undone.
+    """
 
     kind: Literal["set", "retract"]
     slot: str
     text: str = ""
+    refines: bool = False
+    erases: bool = False
 
 
 class Scored(Discreet, frozen=True):
