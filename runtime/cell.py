@@ -193,9 +193,8 @@ class Cell:
         """Let the actor know. It overtakes whatever waits, since others wait for it."""
         letter = Letter(command)
         if self.phase is not Phase.READY:
-            if isinstance(command, Release) and self._carried == command.ticket:
-                self._carried = self.holder = None
-                self._house.freed()
+            if isinstance(command, Release):
+                self._give_back(command.ticket)
                 self._forget_if_done()
             self._answer(letter)
         elif self.in_flight:
@@ -219,6 +218,7 @@ class Cell:
         queue = letter.queue
         queue.remove(letter)
         self._taken_out(letter, queue)
+        letter.withdrawn = True
         letter.promise.fail(error)
         return True
 
@@ -239,8 +239,10 @@ class Cell:
                 letter = self._dequeue(queue)
                 if isinstance(letter.command, but):
                     self._enqueue(letter)
-                else:
-                    self._answer(letter, error=error())
+                    continue
+                if isinstance(letter.command, Release):
+                    self._give_back(letter.command.ticket)
+                self._answer(letter, error=error())
 
     def pump(self) -> None:
         """Let the queues go on, until a decision is in flight or 1 ms is over."""
@@ -441,9 +443,7 @@ class Cell:
         self._house.changed(self)
         self.pump()
 
-    def refused(
-        self, error: Callable[[], BaseException], rest_s: float | None = None
-    ) -> None:
+    def refused(self, error: Callable[[], BaseException], rest_s: float | None = None) -> None:
         """The actor can't be brought in: those who wait are told why, and nothing else.
 
         A turn that is held stays held: whoever holds it may try again.
@@ -471,6 +471,12 @@ class Cell:
             self.move(Phase.ABSENT)
         self._carried = None
         self._house.gone(self)
+
+    def _give_back(self, ticket: int) -> None:
+        """Free the turn that is held while the actor is away, if it is this one."""
+        if self._carried == ticket:
+            self._carried = self.holder = None
+            self._house.freed()
 
     def _forget_if_done(self) -> None:
         """Leave no absent cell behind, but one whose turn is held or that has failed lately."""

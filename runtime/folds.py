@@ -32,8 +32,10 @@ class Folding:
         self._count = count
         self._cap_tokens = cap_tokens
 
-    async def fold(self, task: FoldTask) -> Summary:
-        """Return the summary with what ``task.leaving`` adds.
+    async def fold(self, task: FoldTask) -> tuple[Summary, bool]:
+        """Return the summary with what ``task.leaving`` adds, and whether it stands in.
+
+        It stands in where the offline summarizer did it and another was given.
 
         An answer that is too long is asked for once more, then left to the
         offline summarizer.
@@ -42,18 +44,20 @@ class Folding:
             Refused: the answer can't be laid.
             Exception: whatever the summarizer raised.
         """
-        if self._summarizer is None or task.offline:
-            return await self._offline(task)
+        if self._summarizer is None:
+            return await self._offline(task), False
+        if task.offline:
+            return await self._offline(task), True
         for _ in range(2):
             addition = await self._summarizer.fold(
                 task.summary.text, task.leaving, cap_tokens=self._cap_tokens
             )
             try:
-                return self._lay(task, addition)
+                return self._lay(task, addition), False
             except Refused as refusal:
                 if refusal.reason != "over-long":
                     raise
-        return await self._offline(task)
+        return await self._offline(task), True
 
     async def _offline(self, task: FoldTask) -> Summary:
         if sum(len(message.text) for message in task.leaving) > INLINE_BYTES:

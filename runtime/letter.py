@@ -33,9 +33,10 @@ class Letter:
         queue: where it waits; None when it is under way or answered.
         counted: whether it was admitted, and so has to be accounted for.
         abandoned: whether the caller left while it was under way.
+        withdrawn: whether it was taken back while it waited, so that nothing came of it.
     """
 
-    __slots__ = ("abandoned", "claim", "command", "counted", "promise", "queue")
+    __slots__ = ("abandoned", "claim", "command", "counted", "promise", "queue", "withdrawn")
 
     def __init__(
         self, command: Command | Look, claim: Claim | None = None, *, counted: bool = False
@@ -46,6 +47,7 @@ class Letter:
         self.queue: deque[Letter] | None = None
         self.counted = counted
         self.abandoned = False
+        self.withdrawn = False
 
 
 class House(Protocol):

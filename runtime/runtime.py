@@ -265,12 +265,14 @@ class Runtime:
             self._renew(writer, alarms)
             self._opened.set()
             log.info("opened", epoch=vault.epoch)
+            patience_s = 0.0  # in a loop that is torn down nobody is left to wait for
             try:
                 await self._closing.wait()
+                patience_s = self._settings.drain_s
             finally:
                 with anyio.CancelScope(shield=True):
                     self._closing.set()
-                    await inside.drain()
+                    await inside.drain(patience_s)
                 inside.abandon()
                 group.cancel_scope.cancel()
         log.info("closed", turns=self._counters.turns)

@@ -426,6 +426,9 @@ class Turn:
         except StoreFailed as failure:
             self._open = not failure.unknown
             raise
+        except asyncio.CancelledError:
+            self._open = letter.withdrawn
+            raise
         return await session._recorded(answer, self._text)  # noqa: SLF001
 
 
@@ -450,7 +453,10 @@ def check_time(at: datetime | None) -> datetime | None:
         return None
     if at.tzinfo is None:
         raise InvalidText("at", "the time needs a zone")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise InvalidText("at", "the time is out of range in UTC") from None
 
 
 def check_id(field: str, value: str) -> None:

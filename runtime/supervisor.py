@@ -404,7 +404,8 @@ class Supervisor:
     async def _folded(self, cell: Cell, task: FoldTask) -> None:
         summary: Summary | None
         try:
-            summary = await self._folding.fold(task)
+            summary, stands_in = await self._folding.fold(task)
+            self.counters.folds_offline += stands_in
         except (Exception, anyio.get_cancelled_exc_class()) as error:
             # A summarizer may raise anything, a cancellation of its own too, which
             # must not pass for one of ours: that would end the runtime.
@@ -414,7 +415,6 @@ class Supervisor:
             self.counters.folds_failed += 1
             reason = error.reason if isinstance(error, Refused) else type(error).__name__
             log.warning("fold_failed", key=cell.key, reason=reason, messages=len(task.leaving))
-        self.counters.folds_offline += task.offline and summary is not None
         with contextlib.suppress(InterturnError):  # the store's failure; the fold comes again
             await cell.tell(FoldDone(task, summary)).promise.wait()
 
@@ -431,12 +431,12 @@ class Supervisor:
         while self.counters.folding:
             await self._quiet.wait()
 
-    async def drain(self) -> None:
-        """Refuse what is new, let held turns end and folds be kept, within ``drain_s``."""
+    async def drain(self, patience_s: float) -> None:
+        """Refuse what is new, let held turns end and folds be kept, within ``patience_s``."""
         self.closing = True
         for cell in list(self._cells.values()):
             cell.refuse_waiting(self.refusal, but=(Answer, Release, FoldDone))
-        over = self.now() + self.settings.drain_s
+        over = self.now() + patience_s
         alarm = self._alarms.at(over, self._moved)
         while (self.counters.folding or self.held) and self.now() < over:
             await self._quiet.wait()

@@ -4,6 +4,8 @@ Nothing sleeps. What happens in the event loop is waited for by `until`, which g
 loop away and looks again; time passes when a test says `await clock.advance(seconds)`.
 """
 
+# ruff: noqa: ARG002 - a port's arguments have their names
+
 from __future__ import annotations
 
 import asyncio
@@ -17,6 +19,7 @@ from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
+
 from interturn.runtime import Keyring, Runtime
 from interturn.storage import SqliteStore
 
@@ -83,7 +86,7 @@ class Hurried(Runtime):
 
 @pytest.fixture
 def opened(path, keyring, counter):
-    """Make runtimes with a cheap counter: ``async with opened() as runtime``."""
+    """Make runtimes with a cheap counter, each in its test's file or the store that is given."""
 
     def make(store=None, **given):
         given = {"keyring": keyring, "counter": counter} | given
@@ -102,7 +105,7 @@ async def _until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def until():
-    """Give the loop away until a condition holds: ``await until(lambda: …)``."""
+    """Give the loop away until a condition holds."""
     return _until
 
 
@@ -271,7 +274,7 @@ async def _say(session, text: str, answer: str | None = None, **given):
 
 @pytest.fixture
 def say():
-    """Hold a whole turn: ``await say(session, "hola")``."""
+    """Hold a whole turn with a session, a text and maybe a reply."""
     return _say
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from interturn.runtime import (
     InvalidSettings,
     MailboxFull,
@@ -42,9 +43,7 @@ async def test_all_queues_together_are_bounded(opened, until, say, balanced):
         held = [runtime.session(f"s{n}").turn("held") for n in range(3)]
         for turn in held:
             await turn.__aenter__()
-        tasks = [
-            asyncio.create_task(say(runtime.session(f"s{n % 3}"), "waits")) for n in range(6)
-        ]
+        tasks = [asyncio.create_task(say(runtime.session(f"s{n % 3}"), "waits")) for n in range(6)]
         await until(lambda: runtime.statistics().queued == 6)
         with pytest.raises(Overloaded) as caught:
             await asyncio.create_task(say(runtime.session("s0"), "x"))

@@ -6,6 +6,7 @@ import asyncio
 
 import anyio
 import pytest
+
 from interturn.runtime import Settings, StoreFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("how", ["waiting", "woken"])]
@@ -44,7 +45,9 @@ async def _sessions(runtime, name):
     await runtime.session(name).customer.sessions()
 
 
-WORK = {w.__name__[1:]: w for w in (_turn, _record, _large, _assemble, _layers, _transcript, _sessions)}
+WORK = {
+    w.__name__[1:]: w for w in (_turn, _record, _large, _assemble, _layers, _transcript, _sessions)
+}
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
@@ -84,7 +87,7 @@ async def test_cancelled_anywhere(opened, interrupt, how, work, stored, say, pai
 
 
 async def test_cancelled_by_a_scope(opened, how, say, pairs, balanced, watched, until):
-    """anyio's cancellation, which comes again and again, leaves all or nothing too."""
+    """Anyio's cancellation, which comes again and again, leaves all or nothing too."""
     async with opened(watched) as runtime:
         session = runtime.session("s")
         await session.layers()
@@ -157,7 +160,9 @@ async def test_a_failing_commit_hides_no_cancellation(opened, how, watched, unti
         assert [said for said, _ in await pairs(session)] == ["después"]
 
 
-async def test_a_reply_that_was_cut_short_is_whole_or_not_at_all(opened, how, watched, until, say, pairs):
+async def test_a_reply_that_was_cut_short_is_whole_or_not_at_all(
+    opened, how, watched, until, say, pairs
+):
     """An answer cancelled on its way to the disk lands whole, once; its retry writes nothing."""
     async with opened(watched) as runtime:
         session = runtime.session("s")
@@ -186,3 +191,26 @@ async def test_a_cancelled_flush_and_fold_go_on(opened, how, recorder, until, sa
         recorder.gate.set()
         await runtime.flush()
         assert (await runtime.session("s").layers()).cursor == 2
+
+
+async def test_a_reply_withdrawn_before_it_is_written_may_be_tried_again(
+    opened, how, watched, recorder, until, say, pairs
+):
+    """A reply cancelled while it waited behind a fold's write leaves the turn held."""
+    recorder.gate = asyncio.Event()
+    async with opened(watched, summarizer=recorder, settings=Settings(window=2)) as runtime:
+        session = runtime.session("s")
+        for number in range(2):
+            await say(session, f"Pedido {number} de Ana.")
+        await until(lambda: recorder.leaving)
+        async with session.turn("hola") as turn:
+            watched.gates["commit"] = asyncio.Event()
+            recorder.gate.set()
+            await until(lambda: watched.reached["commit"])
+            reply = asyncio.create_task(turn.reply("buenas"))
+            await until(lambda: runtime.statistics().queued == 1)
+            reply.cancel()
+            await asyncio.wait([reply])
+            watched.gates.pop("commit").set()
+            await turn.reply("buenas")
+        assert len(await pairs(session)) == 3

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from interturn.runtime import (
     MemoryStore,
     Runtime,
@@ -111,19 +112,21 @@ async def test_what_is_being_written_is_written(opened, watched, until, say, pai
 async def test_a_turn_held_for_ever_doesnt_keep_it_open(opened, clock, until):
     """A turn held over `drain_s` is lost: closing ends, and its late reply is refused."""
     async with opened(clock=clock, settings=Settings(drain_s=10)) as runtime:
-        async with runtime.session("s").turn("held") as turn:
-            closing = asyncio.create_task(runtime.close())
-            await clock.advance(9.9)
-            assert not closing.done()
-            await clock.advance(0.2)
-            await until(closing.done)
-            with pytest.raises(RuntimeClosed):
-                await turn.reply("late")
+        turn = await runtime.session("s").turn("held").__aenter__()
+        closing = asyncio.create_task(runtime.close())
+        await clock.advance(9.9)
+        assert not closing.done()
+        await clock.advance(0.2)
+        await until(closing.done)
+        with pytest.raises(RuntimeClosed):
+            await turn.reply("late")
 
 
 @pytest.mark.parametrize("memory", [True, False])
 @pytest.mark.parametrize("ticks", range(16))
-async def test_a_reply_at_the_last_moment_is_answered(opened, clock, ticks, pairs, memory, balanced):
+async def test_a_reply_at_the_last_moment_is_answered(
+    opened, clock, ticks, pairs, memory, balanced
+):
     """A reply at any moment of the closing's end is written or refused: it never waits for ever."""
     store = MemoryStore()
     settings = Settings(lease_s=86_400)  # no other alarm beside the drain's
@@ -212,7 +215,9 @@ async def test_a_cancelled_close_closes_all_the_same(opened, until, clock):
 
 
 @pytest.mark.parametrize("how", ["waiting", "woken"])
-async def test_an_opening_cancelled_anywhere_leaves_nothing_open(opened, interrupt, how, say, pairs):
+async def test_an_opening_cancelled_anywhere_leaves_nothing_open(
+    opened, interrupt, how, say, pairs
+):
     """Opening cancelled at any of its waits gives the store back: it can be opened again."""
     for at in range(1, 50):
         runtime = opened()

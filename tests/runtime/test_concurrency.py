@@ -6,13 +6,14 @@ import asyncio
 import random
 
 import pytest
-from interturn.runtime import Settings, TurnTimeout
+
+from interturn.runtime import MailboxFull, Overloaded, Settings, TurnTimeout
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_two_tasks_of_fifty_turns(opened, pairs, balanced, no_gap):
-    """Two tasks × 50 turns on one session: pairs adjacent, each request saw the reply before."""
+    """Two tasks of 50 turns on one session: pairs adjacent, each request saw the reply before."""
     async with opened() as runtime:
         last = ""
 
@@ -38,7 +39,7 @@ async def test_two_tasks_of_fifty_turns(opened, pairs, balanced, no_gap):
 
 
 async def test_two_hundred_sessions_at_once(opened, say, pairs, balanced):
-    """200 sessions × 20 turns at once: no error, and far fewer commits than turns."""
+    """200 sessions of 20 turns at once: no error, and far fewer commits than turns."""
     async with opened() as runtime:
 
         async def talk(name):
@@ -75,16 +76,17 @@ async def test_ten_messages_in_one_tick(opened, pairs, until):
         tasks = [asyncio.create_task(visitor(number)) for number in range(10)]
         other = asyncio.create_task(runtime.session("other").record("x", "y"))
         await asyncio.gather(*tasks, other)
-        assert [said for said, _ in await pairs(runtime.session("s"))] == [f"m{n}" for n in range(10)]
-        assert seen == [2 * n + 1 for n in range(7)] + [s for s in seen[7:]]
+        assert [said for said, _ in await pairs(runtime.session("s"))] == [
+            f"m{n}" for n in range(10)
+        ]
+        assert seen == [2 * n + 1 for n in range(7)] + seen[7:]
         assert seen == sorted(seen)
 
 
 async def test_a_held_session_holds_up_nobody_else(opened, say):
     """While one session's turn is held, a hundred others go on."""
-    async with opened() as runtime:
-        async with runtime.session("held").turn("x"):
-            await asyncio.gather(*(say(runtime.session(f"s{n}"), "v") for n in range(100)))
+    async with opened() as runtime, runtime.session("held").turn("x"):
+        await asyncio.gather(*(say(runtime.session(f"s{n}"), "v") for n in range(100)))
 
 
 async def test_twenty_first_messages_make_one_actor(opened, watched, say, pairs, balanced):
@@ -93,7 +95,9 @@ async def test_twenty_first_messages_make_one_actor(opened, watched, say, pairs,
         await asyncio.gather(*(say(runtime.session("s"), f"m{n}") for n in range(20)))
         assert watched.calls["load_session"] == 1
         assert runtime.statistics().activations == 1
-        assert [said for said, _ in await pairs(runtime.session("s"))] == [f"m{n}" for n in range(20)]
+        assert [said for said, _ in await pairs(runtime.session("s"))] == [
+            f"m{n}" for n in range(20)
+        ]
         balanced(runtime, at_rest=True)
 
 
@@ -103,7 +107,9 @@ async def test_one_customers_first_sessions_at_once_share_one_key(opened, say, p
         await asyncio.gather(
             *(say(runtime.session(f"s{n}", customer="ana"), f"m{n}") for n in range(30))
         )
-        assert sorted(await runtime.customer("ana").sessions()) == sorted(f"s{n}" for n in range(30))
+        assert sorted(await runtime.customer("ana").sessions()) == sorted(
+            f"s{n}" for n in range(30)
+        )
     async with opened() as runtime:
         for number in range(30):
             session = runtime.session(f"s{number}", customer="ana")
@@ -111,7 +117,9 @@ async def test_one_customers_first_sessions_at_once_share_one_key(opened, say, p
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_people_do(opened, seed, pairs, balanced, no_gap, clock):
+async def test_whatever_people_do(  # noqa: C901 - a crowd does many things
+    opened, seed, pairs, balanced, no_gap, clock
+):
     """A random crowd that talks, leaves, retries, cancels and looks: every book balances."""
     chance = random.Random(seed)
     settings = Settings(window=4, active=6, mailbox=8, deliveries=2, durability="normal")
@@ -127,7 +135,7 @@ async def test_whatever_people_do(opened, seed, pairs, balanced, no_gap, clock):
             case 1:
                 await session.assemble(text)
             case 2:
-                assert [m async for m in session.transcript()] is not None
+                assert len([m async for m in session.transcript()]) % 2 == 0
             case 3:
                 await session.record(text, "r", delivery_id=text)
                 acknowledged[name].append(text)
@@ -171,6 +179,4 @@ async def _pass(clock) -> None:
 
 
 def _expected(outcome: BaseException) -> bool:
-    from interturn.runtime import MailboxFull, Overloaded
-
     return isinstance(outcome, (asyncio.CancelledError, TurnTimeout, MailboxFull, Overloaded))

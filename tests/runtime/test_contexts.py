@@ -1,5 +1,7 @@
 """Contexts: whose task, whose loop and whose variables things run in, and who may wait for whom."""
 
+# ruff: noqa: ARG002, ARG005 - a port's arguments have their names
+
 from __future__ import annotations
 
 import asyncio
@@ -7,6 +9,7 @@ import contextvars
 import threading
 
 import pytest
+
 from interturn.runtime import MemoryStore, Reentered, Runtime, Settings, WrongLoop
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +20,9 @@ WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody
 async def test_a_callers_variables_dont_leak_into_jobs(opened, summarizer, say):
     """A fold runs in a context of its own: it sees no variable of whoever spoke or opened."""
     seen = []
-    recorder = summarizer(lambda leaving, number: seen.append(WHO.get()) or f"Fold {number} of Ana.")
+    recorder = summarizer(
+        lambda leaving, number: seen.append(WHO.get()) or f"Fold {number} of Ana."
+    )
     WHO.set("opener")
     async with opened(summarizer=recorder, settings=Settings(window=2)) as runtime:
         for number in range(6):
@@ -110,7 +115,7 @@ async def test_another_loop_is_told_so(opened, say):
 
         thread = threading.Thread(target=elsewhere)
         thread.start()
-        while thread.is_alive():
+        while thread.is_alive():  # noqa: ASYNC110 - a thread sets no event of the loop's
             await asyncio.sleep(0)
         thread.join()
         assert [type(error) for error in caught] == [WrongLoop] * len(calls)

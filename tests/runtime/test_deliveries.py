@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from interturn.runtime import DeliveryConflict, Settings, StoreFailed
 
 pytestmark = pytest.mark.anyio

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 
 import pytest
+
 from interturn.runtime import (
     ActorFailed,
     Quarantined,
@@ -201,10 +203,8 @@ async def test_a_turn_lost_with_its_state_leaves_one_actor(opened, watched, say,
         await until(lambda: watched.calls["load_session"] >= 2)
         await asyncio.create_task(session.layers())
         cell = runtime._inside.cell("s")
-        try:
+        with contextlib.suppress(TurnExpired, StoreFailed):
             await turn.reply("buenas")
-        except (TurnExpired, StoreFailed):
-            pass
         await turn.__aexit__(None, None, None)
         await asyncio.create_task(say(session, "después"))
         assert runtime._inside.cell("s") is cell

@@ -1,5 +1,7 @@
 """Folds: each message folded exactly once, in order, with no gap and no turn held up."""
 
+# ruff: noqa: ARG002 - a port's arguments have their names
+
 from __future__ import annotations
 
 import asyncio
@@ -7,6 +9,7 @@ import random
 from itertools import chain
 
 import pytest
+
 from interturn.runtime import MemoryStore, Settings, SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -15,9 +18,10 @@ TURNS = 1_000
 
 
 def _text(number: int) -> str:
-    words = "pedido factura cita reserva entrega visita llamada devolución".split()
+    words = ["pedido", "factura", "cita", "reserva", "entrega", "visita", "llamada", "devolución"]
     names = ("Ana", "Luis", "Marta", "Íñigo", "Zoë")
-    return f"{names[number % 5]} pidió la {words[number % 8]} {10_000 + number} para el día {number % 28 + 1}."
+    what = f"{words[number % 8]} {10_000 + number}"
+    return f"{names[number % 5]} pidió la {what} para el día {number % 28 + 1}."
 
 
 def _folded(recorder) -> list[int]:

@@ -7,6 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+
 from interturn.runtime import InvalidId, InvalidText, Settings
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +127,9 @@ async def test_half_a_character_is_refused_at_the_door(opened, text, pairs, say)
         assert await pairs(session) == [("bien", "re: bien")]
 
 
-@pytest.mark.parametrize("text", ["ab\0cd", "\x1b[31mrojo", "\r\n\t", "\ufeffx", "\u202ex", "e\u0301"])
+@pytest.mark.parametrize(
+    "text", ["ab\0cd", "\x1b[31mrojo", "\r\n\t", "\ufeffx", "\u202ex", "e\u0301"]
+)
 async def test_control_characters_are_kept_in_texts_and_refused_in_ids(opened, text, pairs, say):
     """NUL, escapes and the like round-trip in texts byte for byte; ids have none."""
     async with opened() as runtime:
@@ -154,7 +157,9 @@ async def test_ids_are_opaque(opened, say, pairs, path):
     assert names <= {"memory.db", "memory.db-wal", "memory.db-shm", "memory.db-lock"}
 
 
-@pytest.mark.parametrize("bad", ["", "x" * 513, "é" * 257, "a\nb", "a\x7f", "a\x85", b"bytes", 7, None])
+@pytest.mark.parametrize(
+    "bad", ["", "x" * 513, "é" * 257, "a\nb", "a\x7f", "a\x85", b"bytes", 7, None]
+)
 async def test_ids_that_cant_be_kept(opened, bad, say):
     """An id that is empty, over 512 bytes, no text or has control characters is `InvalidId`."""
     async with opened() as runtime:
