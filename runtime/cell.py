@@ -338,10 +338,8 @@ class Cell:
                 if self.line:
                     self._house.waits(self, ticket)
             case Released():
-                self.holder = None
                 self._house.freed()
             case TurnRecorded():
-                self.holder = None
                 self._house.freed()
                 self._house.changed(self)
             case SummaryLaid():
@@ -403,6 +401,8 @@ class Cell:
         """An actor raised what it doesn't declare: its state can't be trusted."""
         rest_s = self._house.failing(self, error)
         self._answer(letter, error=ActorFailed(self.key, type(error).__name__))
+        if self.in_flight:
+            return  # a look failed, which changes nothing; what is being written is settled first
         if rest_s is None:
             self._drop_state(keep_hold=True)
             return

@@ -65,8 +65,13 @@ async def test_who_was_kept_out_leaves_nothing_behind(opened, until, say):
             task = asyncio.create_task(say(runtime.session("held"), "waits"))
             await until(lambda: runtime.statistics().queued == 1)
             for number in range(20):
-                with pytest.raises(Overloaded):
-                    await say(runtime.session(f"n{number}"), "x")
+                refused = runtime.session(f"n{number}")
+                calls = (say(refused, "x"), refused.record("x", "y"), refused.layers())
+                with pytest.raises(Overloaded) as caught:
+                    await calls[number % 3]
+                for call in calls:
+                    call.close()
+                assert caught.value.what == "queued"
         await task
         for number in range(20):
             await say(runtime.session(f"m{number}"), "x")

@@ -197,6 +197,28 @@ async def test_what_an_actor_doesnt_declare_drops_its_state(home):
         assert house.said == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("failing", [False, True])
+async def test_a_look_that_fails_while_something_is_written(home, failing):
+    """A look that fails leaves what is on its way to disk to be settled, and nothing else falls."""
+    async with home() as house:
+        cell = house.cell
+        await cell.ask(_record("a")).promise.wait()
+        for rest_s in (None, 1.0):
+            house.rest_s = rest_s
+            if failing:
+                house.failures.append(StoreFailed("disk"))
+            writing = cell.ask(_record("b"))
+            with pytest.raises(ActorFailed):
+                await cell.ask(Look(lambda _: 1 / 0)).promise.wait()
+            if failing:
+                with pytest.raises(StoreFailed):
+                    await writing.promise.wait()
+            else:
+                await writing.promise.wait()
+            await cell.ask(_record("c")).promise.wait()
+        assert house.said == (["a", "c", "c"] if failing else ["a", "b", "c", "b", "c"])
+
+
 async def test_a_turn_outlives_the_state_it_is_held_in(home):
     """A held turn outlives a failure, a failed write and a failed reading."""
     async with home() as house:
