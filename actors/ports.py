@@ -29,7 +29,12 @@ class Deriver(Protocol):
     """Finds what a turn says about the customer."""
 
     async def derive(self, turn: Sequence[Message], known: Sequence[Fact]) -> Sequence[FactChange]:
-        """Return facts to set and to retract; the visitor's words are the only evidence."""
+        """Return facts to set and to retract; the visitor's words are the only evidence.
+
+        ``turn`` is the visitor's message and the agent's reply, and before them, if
+        the agent had spoken before, that message: the question that an answer needs.
+        ``known`` is what is known by now. An exception is tried again later.
+        """
         ...
 
 

@@ -44,6 +44,7 @@ from interturn.runtime.errors import (
     WrongKey,
     WrongLoop,
 )
+from interturn.runtime.moves import Erasure
 from interturn.runtime.runtime import Runtime
 from interturn.runtime.session import Recorded, Session, Turn
 from interturn.runtime.settings import Settings
@@ -60,6 +61,7 @@ __all__ = [
     "CustomerMismatch",
     "DeliveryConflict",
     "Deriver",
+    "Erasure",
     "Fact",
     "FactChange",
     "Fenced",

@@ -18,14 +18,27 @@ from typing import Final
 import anyio.to_thread
 import msgspec
 
+from interturn.actors.customer import CustomerState, decode
 from interturn.actors.extractive import Extractive
+from interturn.actors.facts import Fact
 from interturn.actors.message import Discreet, Message
-from interturn.actors.session import Layers, Limits, SessionActor
+from interturn.actors.ports import TokenCounter
+from interturn.actors.profile import render
+from interturn.actors.session import Layers, SessionActor
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.errors import StoreFailed, public_errors
 from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, Vault, check_chain
 from interturn.runtime.settings import Settings
-from interturn.storage import Hasher, Keyring, Opened, SessionRow, SqliteStore, sealing
+from interturn.runtime.tokens import load_counter
+from interturn.storage import (
+    CustomerRow,
+    Hasher,
+    Keyring,
+    Opened,
+    SessionRow,
+    SqliteStore,
+    sealing,
+)
 from interturn.storage.base import ROLE_VISITOR
 from interturn.storage.errors import StorageError, Tampered, WrongKey
 
@@ -39,7 +52,7 @@ class Finding(Discreet, frozen=True):
     """Something wrong in a database.
 
     Attributes:
-        kind: ``tampered``, ``wrong-key``, ``gap``, ``pair``, ``cursor``,
+        kind: ``tampered``, ``wrong-key``, ``gap``, ``pair``, ``cursor``, ``mark``,
             ``database`` or ``plaintext``.
         where: the place, by number and never by id.
     """
@@ -55,6 +68,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         customers: customers in the database.
         sessions: sessions.
         messages: messages.
+        facts: facts of all customers.
         looked_for: texts and ids that were searched for in the raw files.
         findings: what is wrong, empty if nothing is.
     """
@@ -62,8 +76,23 @@ class Diagnosis(msgspec.Struct, frozen=True):
     customers: int
     sessions: int
     messages: int
+    facts: int
     looked_for: int
     findings: tuple[Finding, ...]
+
+
+class Remembered(Discreet, frozen=True):
+    """What rests of a customer.
+
+    Attributes:
+        facts: what is known of them, oldest first.
+        profile: as it stands in a request.
+        sessions: ids of their sessions, oldest first.
+    """
+
+    facts: tuple[Fact, ...]
+    profile: str
+    sessions: tuple[str, ...]
 
 
 class _AsStored:
@@ -80,13 +109,20 @@ class Archive:
     """A database, for reading only. Made by `Archive.open`."""
 
     def __init__(
-        self, store: SqliteStore, vault: Vault, files: tuple[Path, ...], limits: Limits
+        self,
+        store: SqliteStore,
+        vault: Vault,
+        files: tuple[Path, ...],
+        settings: Settings,
+        counter: TokenCounter | None,
     ) -> None:
         self._store = store
         self._vault = vault
         self._files = files
+        self._settings = settings
+        self._counter = counter
         # A summary is shown as it rests; whether it fits another cap isn't counted here.
-        self._limits = msgspec.structs.replace(limits, summary_tokens=sys.maxsize)
+        self._limits = msgspec.structs.replace(settings.limits, summary_tokens=sys.maxsize)
 
     @classmethod
     @asynccontextmanager
@@ -97,6 +133,7 @@ class Archive:
         keyring: Keyring,
         keys: str | os.PathLike[str] | None = None,
         settings: Settings = Settings(),  # noqa: B008 - frozen
+        counter: TokenCounter | None = None,
     ) -> AsyncIterator[Archive]:
         """Open a database for reading, whoever owns it.
 
@@ -104,7 +141,9 @@ class Archive:
             path: the database.
             keyring: the master keys.
             keys: the file of the wrapped keys, where they rest apart.
-            settings: the owner's, for the size of the window.
+            settings: the owner's, for the sizes of the window and the profile.
+            counter: the owner's; None means tiktoken's, loaded only if a profile
+                comes near its size.
 
         Raises:
             FileNotFoundError: there is no such database.
@@ -123,7 +162,7 @@ class Archive:
             vault = Vault(store, keyring, Hasher(secret), None, Opened(0, 0, 0))
             wal = path.with_name(path.name + "-wal")
             files = tuple(file for file in (path, wal, apart) if file is not None)
-            yield cls(store, vault, files, settings.limits)
+            yield cls(store, vault, files, settings, counter)
         finally:
             await store.close()
 
@@ -142,7 +181,7 @@ class Archive:
             found = await self._store.load_session(self._vault.hasher.session(session_id), recent=0)
             if found is None:
                 return
-            keeping = self._vault.opened(found.session, await self._vault.known(found.customer))
+            keeping = self._vault.opened(found.session, await self._keeping(found.customer))
         after = 0
         while True:
             with public_errors():
@@ -158,17 +197,55 @@ class Archive:
         """Return the ids of a customer's sessions, oldest first; none for a stranger."""
         with public_errors():
             row = await self._store.load_customer(self._vault.hasher.customer(customer_id))
+            return [] if row is None else await self._sessions(await self._keeping(row))
+
+    async def customer(self, customer_id: str) -> Remembered | None:
+        """Return what rests of a customer, or None for a stranger.
+
+        Beside a running owner it may lack what was learnt in the last ``snapshot_s``
+        seconds.
+
+        Raises:
+            WrongKey, Tampered, StoreFailed: it can't be read.
+        """
+        with public_errors():
+            row = await self._store.load_customer(self._vault.hasher.customer(customer_id))
             if row is None:
-                return []
-            customer = await self._vault.known(row)
-            rows = await self._store.sessions_of(customer.ref)
-            return [self._vault.opened(row, customer).open_name(row) for row in rows]
+                return None
+            keeping = await self._keeping(row)
+            state = _state(row, keeping)
+            sessions = await self._sessions(keeping)
+        if state is None:
+            return Remembered((), "", tuple(sessions))
+        return Remembered(state.book.facts, await self._profile(state), tuple(sessions))
+
+    async def _keeping(self, row: CustomerRow) -> CustomerKeeping:
+        """Unwrap a customer's key; their snapshot is opened apart, as it rests now."""
+        return await self._vault.known(msgspec.structs.replace(row, snapshot=None))
+
+    async def _sessions(self, customer: CustomerKeeping) -> list[str]:
+        rows = await self._store.sessions_of(customer.ref)
+        return [self._vault.opened(row, customer).open_name(row) for row in rows]
+
+    async def _profile(self, state: CustomerState) -> str:
+        """Render the profile as the owner does: what it leaves out depends on token counts."""
+        cap, facts = self._settings.profile_tokens, state.book.facts
+        counter = self._counter
+        if counter is None:
+            # Bytes are never fewer than tokens, so what
+            # fits by bytes fits, and the vocabulary need not be loaded.
+            stored = _AsStored()
+            whole = render(state.standing, facts, cap_tokens=sys.maxsize, counter=stored)
+            if stored.count(whole) <= cap:
+                return whole
+            counter = await load_counter(self._settings.encoding)
+        return render(state.standing, facts, cap_tokens=cap, counter=counter)
 
     async def _load(self, session_hash: bytes) -> tuple[SessionActor, SessionKeeping] | None:
         loaded = await self._store.load_session(session_hash, recent=0)
         if loaded is None:
             return None
-        keeping = self._vault.opened(loaded.session, await self._vault.known(loaded.customer))
+        keeping = self._vault.opened(loaded.session, await self._keeping(loaded.customer))
         check_chain(loaded)
         sealed = loaded.session.snapshot
         snapshot = None if sealed is None else keeping.open_snapshot(sealed)
@@ -188,8 +265,9 @@ class Archive:
 
         Every sealed value opens at its place; sequences have no gap; each turn is a
         visitor's row and an agent's; cursors agree with their snapshots and stand
-        between turns; the database's own checks pass; and a fragment of each of the
-        last 256 texts and ids that were read is nowhere in the raw files.
+        between turns; customers' facts can be read, and no more turns were learnt
+        from than there are; the database's own checks pass; and a fragment of each of
+        the last 256 texts, facts and ids that were read is nowhere in the raw files.
         """
         examination = _Examination()
         with public_errors():
@@ -200,20 +278,26 @@ class Archive:
                 for row in page:
                     examination.customers += 1
                     with examination.noting():
-                        await self._examine_customer(await self._vault.known(row), examination)
+                        await self._examine_customer(row, examination)
                 after = page[-1].ref
         fragments = tuple(examination.fragments)
         for file in await anyio.to_thread.run_sync(_holding, self._files, fragments):
             examination.found("plaintext", file.name)
         return examination.diagnosis()
 
-    async def _examine_customer(self, customer: CustomerKeeping, examination: _Examination) -> None:
+    async def _examine_customer(self, row: CustomerRow, examination: _Examination) -> None:
+        customer = await self._keeping(row)
+        with examination.noting():
+            state = _state(row, customer)
+            for fact in () if state is None else state.book.facts:
+                examination.facts += 1
+                examination.look_for(fact.text)
         if customer.customer_id is not None:
             examination.look_for(customer.customer_id)
-        for row in await self._store.sessions_of(customer.ref):
+        for session in await self._store.sessions_of(customer.ref):
             examination.sessions += 1
             with examination.noting():
-                await self._examine_session(row, customer, examination)
+                await self._examine_session(session, customer, examination)
 
     async def _examine_session(
         self, row: SessionRow, customer: CustomerKeeping, examination: _Examination
@@ -236,13 +320,31 @@ class Archive:
             examination.found("pair", f"session {row.ref}, message {last}")
         if row.cursor % 2 or row.cursor > last:
             examination.found("cursor", f"session {row.ref}")
+        if row.derived % 2 or row.derived > last:
+            examination.found("mark", f"session {row.ref}")
+
+
+def _state(row: CustomerRow, customer: CustomerKeeping) -> CustomerState | None:
+    """Open a customer's snapshot, if there is one.
+
+    Raises:
+        Tampered: it isn't this customer's, or was changed.
+    """
+    if row.snapshot is None:
+        return None
+    place, where = sealing.customer_place(row.hash), f"snapshot {row.ref}"
+    opened = customer.sealer.open(row.snapshot, place, table="customers", where=where)
+    try:
+        return decode(opened)
+    except msgspec.MsgspecError:
+        raise Tampered("customers", where) from None
 
 
 class _Examination:
     """What the doctor has seen so far."""
 
     def __init__(self) -> None:
-        self.customers = self.sessions = self.messages = 0
+        self.customers = self.sessions = self.messages = self.facts = 0
         self.fragments: dict[bytes, None] = {}
         self._findings: list[Finding] = []
 
@@ -271,6 +373,7 @@ class _Examination:
             self.customers,
             self.sessions,
             self.messages,
+            self.facts,
             len(self.fragments),
             tuple(self._findings),
         )

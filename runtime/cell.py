@@ -46,7 +46,7 @@ from interturn.actors.commands import (
 from interturn.actors.errors import InterturnError, TurnClosed
 from interturn.actors.session import SessionActor
 from interturn.runtime.errors import ActorFailed, Quarantined, StoreFailed
-from interturn.runtime.keeping import Claim, SessionKeeping
+from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import House, Letter, Look
 
 
@@ -84,7 +84,9 @@ class Cell:
     __slots__ = (
         "_carried",
         "_carried_for",
+        "_flying",
         "_house",
+        "_refusal",
         "actor",
         "failed_at",
         "folds_failed",
@@ -119,6 +121,8 @@ class Cell:
         self.retry_at = 0.0
         self._carried: int | None = None
         self._carried_for: Claim | None = None
+        self._flying: Letter | None = None
+        self._refusal: Callable[[], InterturnError] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -150,6 +154,12 @@ class Cell:
         """The ticket under which the turn is held, if it is."""
         return self.actor.held if self.actor is not None else self._carried
 
+    def belongs_to(self, customer: CustomerKeeping) -> bool:
+        """Whether its session is this customer's, as far as is known here."""
+        if self.keeping is not None:
+            return self.keeping.customer is customer
+        return self._carried_for is not None and self._carried_for.hash == customer.hash
+
     def may_leave(self, now: float) -> bool:
         """Whether nothing is lost when the cell leaves memory."""
         if self.phase is Phase.ABSENT:
@@ -176,6 +186,8 @@ class Cell:
         Raises:
             MailboxFull, Overloaded, RuntimeClosed, Quarantined: it was not taken in.
         """
+        if self._refusal is not None:
+            raise self._refusal()
         self._house.admit(self, command)
         letter = Letter(command, claim, counted=True)
         if isinstance(command, Answer) and command.ticket != self.held:
@@ -313,6 +325,7 @@ class Cell:
                 self._answer(letter, decision.reply)
             elif isinstance(decision, Persist):
                 self.in_flight = True
+                self._flying = letter
                 self._house.persist(self, letter, decision.what)
             else:
                 self._stand_in_line(letter, first=from_line)
@@ -429,11 +442,35 @@ class Cell:
 
     # Coming and going.
 
+    def evicted(self, refusal: Callable[[], InterturnError]) -> Letter | None:
+        """Refuse whatever comes, now and later: this incarnation is over.
+
+        Returns:
+            The message that is being brought to disk, if one is: it comes to its end.
+        """
+        self._refusal = refusal
+        self.refuse_waiting(refusal)
+        self._carried = None
+        flying = self._flying if self.in_flight else None
+        if flying is None and self.phase is Phase.READY:
+            self.leave()
+        else:
+            self._house.gone(self)
+        return flying
+
+    def forget_state(self) -> None:
+        """The store was changed beside the actor: the next message reads it again."""
+        if self.phase is Phase.READY:
+            self._drop_state(keep_hold=False)
+
     def arrived(self, actor: SessionActor, keeping: SessionKeeping) -> None:
         """The actor is there: handle what has come meanwhile."""
         self.actor = actor
         self.keeping = keeping
         self.move(Phase.READY)
+        if self._refusal is not None:
+            self.leave()
+            return
         if self._carried is not None:
             ticket, self._carried = self._carried, None
             self._carried_for = None

@@ -10,7 +10,7 @@ the keys of their sessions, a session's key seals its rows and its snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
@@ -43,6 +43,7 @@ from interturn.storage.base import ROLE_AGENT, ROLE_VISITOR
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_PAGE_ROWS: Final = 64
 _ANONYMOUS: Final = b"anonymous"
 _NAMED: Final = b"named\0"
 
@@ -62,9 +63,22 @@ class CustomerKeeping:
     Attributes:
         customer_id: None for an anonymous visitor, who is known by their session.
         new: the row to write with their first turn; None once it is there.
+        version: of the snapshot that the store holds.
+        state: that snapshot, opened, until `cell` has taken it up.
+        cell: their place in memory, made by `interturn.runtime.customers`.
     """
 
-    __slots__ = ("__weakref__", "customer_id", "hash", "new", "ref", "sealer")
+    __slots__ = (
+        "__weakref__",
+        "cell",
+        "customer_id",
+        "hash",
+        "new",
+        "ref",
+        "sealer",
+        "state",
+        "version",
+    )
 
     def __init__(
         self, row: CustomerRow, sealer: Sealer, customer_id: str | None, *, new: bool
@@ -74,6 +88,22 @@ class CustomerKeeping:
         self.customer_id = customer_id
         self.sealer = sealer
         self.new: CustomerRow | None = row if new else None
+        self.version = row.version
+        self.state: bytes | None = None
+        self.cell: object = None
+        if row.snapshot is not None:
+            place = sealing.customer_place(row.hash)
+            where = f"snapshot {row.ref}"
+            self.state = sealer.open(row.snapshot, place, table="customers", where=where)
+
+    def written(self) -> None:
+        """Note that the store has a new snapshot of them, and so has them."""
+        self.new = None
+        self.version += 1
+
+    def seal_state(self, state: bytes) -> bytes:
+        """Seal the customer's state."""
+        return self.sealer.seal(state, sealing.customer_place(self.hash))
 
 
 class SessionKeeping:
@@ -81,20 +111,34 @@ class SessionKeeping:
 
     Attributes:
         version: of the snapshot that the store holds.
+        derived: sequence number up to which its customer's facts were learnt from
+            it, as the store says.
         new: the row to write with the first turn; None once it is there.
     """
 
-    __slots__ = ("_sealer", "customer", "hash", "new", "ref", "version")
+    __slots__ = ("_key", "_sealer", "customer", "derived", "hash", "new", "ref", "version")
 
     def __init__(
-        self, row: SessionRow, sealer: Sealer, customer: CustomerKeeping, *, new: bool
+        self, row: SessionRow, key: bytes, customer: CustomerKeeping, *, new: bool
     ) -> None:
         self.ref = row.ref
         self.hash = row.hash
         self.version = row.version
+        self.derived = row.derived
         self.customer = customer
         self.new: SessionRow | None = row if new else None
-        self._sealer = sealer
+        self._key = key
+        self._sealer = Sealer(key)
+
+    def wrapped_for(self, customer: CustomerKeeping) -> bytes:
+        """Return the session's key, wrapped for another customer."""
+        return customer.sealer.seal(self._key, sealing.session_key_place(self.hash))
+
+    def becomes(self, customer: CustomerKeeping, wrapped: bytes) -> None:
+        """Take note that the session is another customer's."""
+        self.customer = customer
+        if self.new is not None:
+            self.new = msgspec.structs.replace(self.new, customer=customer.ref, wrapped=wrapped)
 
     def check(self, claim: Claim | None) -> None:
         """Let the caller in if they name the owner, or nobody.
@@ -199,6 +243,8 @@ class Vault:
         self.hasher = hasher
         self._counter = counter
         self.epoch = opened.epoch
+        self.rested = 0
+        self.erasures = 0
         self._keyring = keyring
         self._last_session = opened.sessions
         self._last_customer = opened.customers
@@ -217,9 +263,12 @@ class Vault:
             recent: how many of the newest messages are looked at for deliveries.
         """
         session_hash = self.hasher.session(session_id)
-        loaded = await self.store.load_session(session_hash, recent=recent)
+        erasures = -1
+        while erasures != self.erasures:  # else it may be of somebody who is no more
+            rested, erasures = self.rested, self.erasures
+            loaded = await self.store.load_session(session_hash, recent=recent)
         if loaded is not None:
-            customer = await self.known(loaded.customer)
+            customer = await self._fresh(loaded.customer, since=rested)
             return self.opened(loaded.session, customer), loaded
         claim = claims()
         if claim is None:
@@ -236,7 +285,7 @@ class Vault:
             name=sealer.seal(session_id.encode(), sealing.session_name_place(session_hash)),
             wrapped=customer.sealer.seal(key, sealing.session_key_place(session_hash)),
         )
-        return SessionKeeping(row, sealer, customer, new=True), None
+        return SessionKeeping(row, key, customer, new=True), None
 
     def opened(self, row: SessionRow, customer: CustomerKeeping) -> SessionKeeping:
         """Unwrap the key of a session that is in the store.
@@ -247,7 +296,7 @@ class Vault:
         where = f"key {row.ref}"
         place = sealing.session_key_place(row.hash)
         key = customer.sealer.open(row.wrapped, place, table="sessions", where=where)
-        return SessionKeeping(row, Sealer(key), customer, new=False)
+        return SessionKeeping(row, key, customer, new=False)
 
     async def customer(self, customer_hash: bytes, customer_id: str | None) -> CustomerKeeping:
         """Find a customer, or make one that isn't in the store yet; one object for each.
@@ -276,6 +325,16 @@ class Vault:
             del self._finding[customer_hash]
             finding.keep(None)  # cancelled, if there is no answer yet
         return keeping
+
+    async def _fresh(self, row: CustomerRow, *, since: int) -> CustomerKeeping:
+        """Return a customer whose row was read when ``rested`` was ``since``.
+
+        Had they been in memory then, and come to rest and left meanwhile, the row
+        would be older than what they left: so it is read again.
+        """
+        if since == self.rested or row.hash in self._customers:
+            return await self.known(row)
+        return await self.customer(row.hash, None)
 
     async def known(self, row: CustomerRow) -> CustomerKeeping:
         """Unwrap the key of a customer that is in the store."""
@@ -314,6 +373,31 @@ class Vault:
         place = sealing.customer_name_place(row.hash)
         name = sealer.open(row.name, place, table="customers", where=f"name {row.ref}")
         return name.removeprefix(_NAMED).decode() if name.startswith(_NAMED) else None
+
+    async def underived(self) -> AsyncIterator[tuple[str, SessionKeeping, int]]:
+        """Iterate over sessions with turns that facts were never learnt from.
+
+        Yields:
+            Session id, its keeping, and the sequence number of its newest message.
+        """
+        after = 0
+        while True:
+            rested, erasures = self.rested, self.erasures
+            page = await self.store.underived(after=after, limit=_PAGE_ROWS)
+            if not page:
+                return
+            for left in page:
+                if self.erasures != erasures:
+                    break  # it may tell of somebody who is no more: the rest is read again
+                customer = await self._fresh(left.customer, since=rested)
+                keeping = self.opened(left.session, customer)
+                yield keeping.open_name(left.session), keeping, left.last
+                after = left.session.ref
+
+    def forgets(self, customer: CustomerKeeping) -> None:
+        """Let go of a customer who isn't in the store any more."""
+        self.erasures += 1
+        self._customers.pop(customer.hash, None)
 
     async def messages(self, keeping: SessionKeeping, rows: list[Row]) -> list[Message]:
         """Open rows; off the loop where they are large.

@@ -13,23 +13,24 @@ import contextvars
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import anyio
 
 from interturn.actors.errors import InterturnError
 from interturn.actors.extractive import Extractive
-from interturn.actors.ports import Summarizer, TokenCounter
+from interturn.actors.ports import Deriver, Profiler, Retriever, Summarizer, TokenCounter
 from interturn.runtime.clock import Alarms, Clock, SystemClock
 from interturn.runtime.customer import Customer
 from interturn.runtime.errors import Fenced, RuntimeClosed, WrongLoop, public_errors
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding
 from interturn.runtime.keeping import Vault
-from interturn.runtime.session import Session, check_id
+from interturn.runtime.session import Session
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters, Statistics
 from interturn.runtime.supervisor import Supervisor
+from interturn.runtime.texts import check_id
 from interturn.runtime.tokens import load_counter
 from interturn.runtime.writer import Writer
 from interturn.storage import (
@@ -47,6 +48,16 @@ _RENEWALS: Final = 3
 """Signs of life in each ``lease_s``."""
 
 
+class Ports(NamedTuple):
+    """What the actors need from outside; None stands for the offline default."""
+
+    summarizer: Summarizer | None
+    deriver: Deriver | None
+    profiler: Profiler | None
+    retriever: Retriever | None
+    counter: TokenCounter | None
+
+
 class Runtime:
     """The runtime in one process, over one store. Made by `Runtime.open`."""
 
@@ -54,15 +65,13 @@ class Runtime:
         self,
         store: Store,
         keyring: Keyring,
-        summarizer: Summarizer | None,
-        counter: TokenCounter | None,
+        ports: Ports,
         settings: Settings,
         clock: Clock,
     ) -> None:
         self._store = store
         self._keyring = keyring
-        self._summarizer = summarizer
-        self._counter = counter
+        self._ports = ports
         self._settings = settings
         self._clock = clock
         self._counters = Counters()
@@ -81,7 +90,10 @@ class Runtime:
         keyring: Keyring,
         keys: str | os.PathLike[str] | None = None,
         summarizer: Summarizer | None = None,
+        deriver: Deriver | None = None,
+        profiler: Profiler | None = None,
         counter: TokenCounter | None = None,
+        retriever: Retriever | None = None,
         settings: Settings = Settings(),  # noqa: B008 - frozen
         clock: Clock | None = None,
     ) -> Runtime:
@@ -95,7 +107,10 @@ class Runtime:
             keys: a file of its own for the customers' wrapped keys; None keeps
                 them in the database.
             summarizer: folds what leaves the window; None means offline.
+            deriver: finds what a turn says about the customer; None means offline.
+            profiler: keeps the customer's standing description; None means offline.
             counter: counts tokens; None means tiktoken with ``settings.encoding``.
+            retriever: ranks facts by relevance; None means offline.
             settings: the bounds.
             clock: the time; None means the machine's.
 
@@ -115,7 +130,8 @@ class Runtime:
                     keys=None if keys is None else Path(keys),
                     durability=settings.durability,
                 )
-        return cls(store, keyring, summarizer, counter, settings, clock or SystemClock())
+        ports = Ports(summarizer, deriver, profiler, retriever, counter)
+        return cls(store, keyring, ports, settings, clock or SystemClock())
 
     def __repr__(self) -> str:
         living = self._host is not None and not self._host.done()
@@ -240,7 +256,7 @@ class Runtime:
             self._opened.set()
 
     async def _run(self) -> None:
-        counter = self._counter or await load_counter(self._settings.encoding)
+        counter = self._ports.counter or await load_counter(self._settings.encoding)
         vault = await self._unlocked(counter)
         async with anyio.create_task_group() as group:
             alarms = Alarms(self._clock)
@@ -250,7 +266,10 @@ class Runtime:
                 vault=vault,
                 writer=writer,
                 folding=Folding(
-                    self._summarizer, extractive, counter.count, self._settings.summary_tokens
+                    self._ports.summarizer,
+                    extractive,
+                    counter.count,
+                    self._settings.summary_tokens,
                 ),
                 counter=counter,
                 extractive=extractive,
@@ -259,10 +278,14 @@ class Runtime:
                 alarms=alarms,
                 counters=self._counters,
                 spawn=group.start_soon,
+                deriver=self._ports.deriver,
+                profiler=self._ports.profiler,
+                retriever=self._ports.retriever,
             )
             group.start_soon(alarms.ring)
             group.start_soon(writer.run)
             self._renew(writer, alarms)
+            inside.start(inside.catch_up)
             self._opened.set()
             log.info("opened", epoch=vault.epoch)
             patience_s = 0.0  # in a loop that is torn down nobody is left to wait for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -15,8 +15,6 @@ from interturn.actors.commands import Answer, Known, Record, Release, Take, Turn
 from interturn.actors.errors import (
     BudgetExceeded,
     DeliveryConflict,
-    InvalidId,
-    InvalidText,
     TurnClosed,
     TurnExpired,
 )
@@ -29,10 +27,12 @@ from interturn.runtime.errors import Reentered, StoreFailed, public_errors
 from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import Look
 from interturn.runtime.supervisor import Supervisor
+from interturn.runtime.texts import check_id, check_text, check_time
 from interturn.runtime.tokens import INLINE_BYTES
 
 _PAGE_ROWS: Final = 200
-_ID_BYTES: Final = 512
+_CHARACTERS_A_TOKEN: Final = 4
+"""About, for Western text: only to guess where there is work for a thread."""
 _INLINE_HISTORY_BYTES: Final = 4 * INLINE_BYTES
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class Session:
             InvalidText, BudgetExceeded, CustomerMismatch: as for `turn`.
         """
         self._check_texts(text, instructions, knowledge)
-        actor, memory = await self._look(_memory)
+        actor, memory = await self._remembered(text)
         return await self._assembled(actor, memory, text, instructions, tuple(knowledge), budget)
 
     async def record(
@@ -163,8 +163,7 @@ class Session:
         at = check_time(at) or supervisor.utc()
         delivery = self._delivery(delivery_id)
         cell = supervisor.reach(self.session_id, self._claim())
-        if cell.held_by(asyncio.current_task()):
-            raise Reentered
+        self._refuse_reentry(supervisor)
         letter = cell.ask(Record(visitor, agent, at, delivery), self._claim())
         answer = await supervisor.answer(cell, letter, supervisor.settings.turn_s)
         return await self._recorded(answer, visitor)
@@ -181,6 +180,50 @@ class Session:
             for message in page:
                 yield message
             after = page[-1].seq
+
+    async def identify(self, customer_id: str) -> None:
+        """Make the anonymous visitor of this session a customer: it turned out who they are.
+
+        The session and what was learnt from it become the customer's, in one
+        transaction; nothing is sealed again. It waits for the turn that is held.
+
+        Raises:
+            CustomerMismatch: the session belongs to another named customer.
+        """
+        check_id("customer_id", customer_id)
+        supervisor = self._supervisor()
+        claim = Claim(supervisor.vault.hasher.customer(customer_id), customer_id)
+        moves = supervisor.moves
+        self._refuse_reentry(supervisor)
+        await moves.carried_out(lambda: moves.identify(self.session_id, claim))
+
+    async def undo(self) -> bool:
+        """Take back the newest turn, while it is in the window, and what it alone taught.
+
+        Returns:
+            Whether there was one to take back.
+        """
+        supervisor = self._supervisor()
+        moves, claim = supervisor.moves, self._claim()
+        self._refuse_reentry(supervisor)
+        return await moves.carried_out(lambda: moves.undo(self.session_id, claim))
+
+    async def delete(self) -> int:
+        """Destroy this session: its key, its messages, its summary.
+
+        What was learnt about the customer is theirs and stays.
+
+        Returns:
+            How many messages went.
+        """
+        supervisor = self._supervisor()
+        moves, claim = supervisor.moves, self._claim()
+        self._refuse_reentry(supervisor)
+        return await moves.carried_out(lambda: moves.delete(self.session_id, claim))
+
+    def _refuse_reentry(self, supervisor: Supervisor) -> None:
+        if supervisor.reach(self.session_id, self._claim()).held_by(asyncio.current_task()):
+            raise Reentered
 
     async def owner(self) -> CustomerKeeping:
         """Return whom the session belongs to, with their key: for `Customer`."""
@@ -209,6 +252,10 @@ class Session:
         for item in knowledge:
             check_text("knowledge", item, bound)
 
+    async def _remembered(self, text: str) -> tuple[SessionActor, Memory]:
+        supervisor = self._supervisor()
+        return await self._look(lambda cell: supervisor.remembered(cell, text))
+
     async def _look(self, question: Callable[[Cell], T]) -> T:
         supervisor = self._supervisor()
         cell = supervisor.reach(self.session_id, self._claim())
@@ -233,7 +280,9 @@ class Session:
             )
 
         given = len(text) + len(instructions) + sum(map(len, knowledge))
-        if given > INLINE_BYTES or actor.text_bytes > _INLINE_HISTORY_BYTES:
+        # Where history is sure to be dropped, it is compacted: milliseconds of reading.
+        compacts = memory.history_tokens + given // _CHARACTERS_A_TOKEN > tokens
+        if compacts or given > INLINE_BYTES or actor.text_bytes > _INLINE_HISTORY_BYTES:
             return await anyio.to_thread.run_sync(assemble)
         return assemble()
 
@@ -265,11 +314,6 @@ class Session:
         with public_errors():
             rows = await vault.store.rows(keeping.ref, after=after, limit=limit)
             return await vault.messages(keeping, rows)
-
-
-def _memory(cell: Cell) -> tuple[SessionActor, Memory]:
-    assert cell.actor is not None
-    return cell.actor, cell.actor.memory()
 
 
 def _layers(cell: Cell) -> Layers:
@@ -368,7 +412,7 @@ class Turn:
 
     async def _assemble(self) -> None:
         session = self._session
-        actor, memory = await session._look(_memory)  # noqa: SLF001
+        actor, memory = await session._remembered(self._text)  # noqa: SLF001
         self._request = await session._assembled(  # noqa: SLF001
             actor, memory, self._text, self._instructions, self._knowledge, self._budget
         )
@@ -430,56 +474,3 @@ class Turn:
             self._open = letter.withdrawn
             raise
         return await session._recorded(answer, self._text)  # noqa: SLF001
-
-
-def check_text(field: str, text: str, bound: int) -> None:
-    """Hold a text to what can be kept, word for word.
-
-    Raises:
-        InvalidText: it isn't text, is empty, has lone surrogates, or is over ``bound`` bytes.
-    """
-    size = _size(field, text, InvalidText)
-    if size > bound:
-        raise InvalidText(field, f"{size:,} bytes of UTF-8, {bound:,} allowed")
-
-
-def check_time(at: datetime | None) -> datetime | None:
-    """Return the time in UTC.
-
-    Raises:
-        InvalidText: it has no zone.
-    """
-    if at is None:
-        return None
-    if at.tzinfo is None:
-        raise InvalidText("at", "the time needs a zone")
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:
-        raise InvalidText("at", "the time is out of range in UTC") from None
-
-
-def check_id(field: str, value: str) -> None:
-    """Hold an id to what can be matched exactly.
-
-    Raises:
-        InvalidId: it isn't text, is empty, over 512 bytes, or has control
-            characters or lone surrogates.
-    """
-    size = _size(field, value, InvalidId)
-    if size > _ID_BYTES:
-        raise InvalidId(field, f"{size:,} bytes of UTF-8, {_ID_BYTES} allowed")
-    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in value):  # noqa: PLR2004 - C0, DEL, C1
-        raise InvalidId(field, "has control characters")
-
-
-def _size(field: str, text: str, error: type[InvalidText]) -> int:
-    if not isinstance(text, str):
-        raise error(field, f"must be text, not {type(text).__name__}")
-    if not text:
-        raise error(field, "is empty")
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        pass  # raised outside: what is chained to an error must not hold the text either
-    raise error(field, "has lone surrogates, which aren't text")

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from interturn.actors.customer import CustomerLimits
 from interturn.actors.session import TAKEOVER, Limits
 from interturn.runtime.errors import InvalidSettings
 
@@ -96,6 +97,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             deliveries=self.deliveries,
             summary_tokens=self.summary_tokens,
             compaction_tokens=self.compaction_tokens,
+        )
+
+    @property
+    def customer_limits(self) -> CustomerLimits:
+        """The bounds that a customer actor holds."""
+        return CustomerLimits(
+            profile_tokens=self.profile_tokens,
+            facts_per_customer=self.facts_per_customer,
+            profile_every=self.profile_every,
         )
 
     @classmethod

@@ -34,6 +34,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         folds: folds kept.
         folds_failed: folds that failed or were refused.
         folds_offline: folds that the offline summarizer did in a model's stead.
+        learning: customers who are being learnt about now.
+        derivations: turns that facts were derived from.
+        derivations_failed: derivations and profile refreshes that failed.
         failures: unexpected failures of actors, and renewals of the lease that failed.
         activations: actors brought in from the store.
         passivations: actors that left memory.
@@ -61,6 +64,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     folds: int
     folds_failed: int
     folds_offline: int
+    learning: int
+    derivations: int
+    derivations_failed: int
     failures: int
     activations: int
     passivations: int
@@ -90,6 +96,9 @@ class Counters:
         self.folds = 0
         self.folds_failed = 0
         self.folds_offline = 0
+        self.learning = 0
+        self.derivations = 0
+        self.derivations_failed = 0
         self.failures = 0
         self.activations = 0
         self.passivations = 0

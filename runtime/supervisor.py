@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -33,14 +33,17 @@ from interturn.actors.commands import (
     Turn,
     TurnRecorded,
 )
-from interturn.actors.errors import InterturnError
+from interturn.actors.errors import Forgotten, InterturnError
 from interturn.actors.extractive import Extractive
-from interturn.actors.ports import TokenCounter
+from interturn.actors.facts import Scored
+from interturn.actors.ports import Deriver, Profiler, Retriever, TokenCounter
+from interturn.actors.request import Memory
 from interturn.actors.session import SessionActor
 from interturn.actors.summary import Refused, Summary
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.cell import Cell, Phase
 from interturn.runtime.clock import Alarm, Alarms, Clock
+from interturn.runtime.customers import CustomerCell, Customers, Lesson
 from interturn.runtime.errors import (
     ActorFailed,
     MailboxFull,
@@ -51,11 +54,13 @@ from interturn.runtime.errors import (
     Tampered,
     TurnTimeout,
     public,
+    public_errors,
 )
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding
-from interturn.runtime.keeping import Claim, SessionKeeping, Vault, check_chain
+from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping, Vault, check_chain
 from interturn.runtime.letter import Letter, Look
+from interturn.runtime.moves import Moves
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters
 from interturn.runtime.writer import Writer
@@ -97,6 +102,9 @@ class Supervisor:
         alarms: Alarms,
         counters: Counters,
         spawn: Callable[..., object],
+        deriver: Deriver | None,
+        profiler: Profiler | None,
+        retriever: Retriever | None,
     ) -> None:
         self.vault = vault
         self.settings = settings
@@ -116,6 +124,24 @@ class Supervisor:
         self._quiet = anyio.Event()
         self.closing = self.closed = False
         self.refusal: Callable[[], InterturnError] = RuntimeClosed
+        self._gates: set[bytes] = set()
+        self._retriever = retriever
+        self.customers = Customers(
+            vault=vault,
+            writer=writer,
+            alarms=alarms,
+            counters=counters,
+            start=self.start,
+            moved=self._moved,
+            counter=counter,
+            limits=settings.customer_limits,
+            snapshot_s=settings.snapshot_s,
+            back_off_s=back_off_s,
+            deriver=deriver,
+            profiler=profiler,
+        )
+        self.moves = Moves(self)
+        self._catching_up = True
         self._sweep()
 
     def __repr__(self) -> str:
@@ -158,6 +184,39 @@ class Supervisor:
             cell = self.cell(session_id)
         return cell
 
+    def remembered(self, cell: Cell, text: str) -> tuple[SessionActor, Memory]:
+        """Return what a request for ``text`` is assembled from, as it stands now.
+
+        The customer's part is read from their published view, with no message.
+        """
+        assert cell.actor is not None
+        assert cell.keeping is not None
+        customer = self.customers.cell(cell.keeping.customer)
+        facts = self.chosen(customer, text)
+        return cell.actor, cell.actor.memory(customer.actor.view.profile, facts)
+
+    def chosen(
+        self,
+        customer: CustomerCell,
+        query: str,
+        *,
+        limit: int | None = None,
+        tokens: int | None = None,
+    ) -> tuple[Scored, ...]:
+        """Return the facts that help with a query; a retriever that fails finds none."""
+        try:
+            return customer.actor.view.chosen(
+                query,
+                retriever=self._retriever,
+                tokens=self.settings.facts_tokens if tokens is None else tokens,
+                limit=self.settings.facts_per_customer if limit is None else limit,
+            )
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
+            # Nothing was awaited: a cancellation is the retriever's own, too.
+            self.counters.failures += 1
+            log.warning("retrieval_failed", error=type(error).__name__)
+            return ()
+
     def utc(self) -> datetime:
         """Return the present time in UTC."""
         return self._clock.utc()
@@ -175,6 +234,39 @@ class Supervisor:
     def sessions(self) -> int:
         """How many actors are in memory."""
         return len(self._cells)
+
+    def sessions_in_memory(self, customer: CustomerKeeping) -> list[str]:
+        """Return the ids of a customer's sessions that are in memory."""
+        return [
+            cell.session_id
+            for cell in self._cells.values()
+            if cell.keeping is not None and cell.keeping.customer is customer
+        ]
+
+    # Erasing.
+
+    @contextlib.contextmanager
+    def gate(self, customer_hash: bytes) -> Iterator[None]:
+        """Let none of a customer's sessions come into memory meanwhile."""
+        self._gates.add(customer_hash)
+        try:
+            yield
+        finally:
+            self._gates.discard(customer_hash)
+
+    async def evict(self, customer: CustomerKeeping) -> None:
+        """Put a customer's sessions out of memory; held turns end with `Forgotten`.
+
+        What is being brought to disk comes to its end first.
+        """
+        for cell in list(self._cells.values()):
+            if cell.belongs_to(customer):
+                flying = cell.evicted(Forgotten)
+                if (fold := self._folds.pop(cell, None)) is not None:
+                    fold.cancel()
+                if flying is not None:
+                    with contextlib.suppress(InterturnError):
+                        await flying.promise.wait()
 
     # The house, as cells see it.
 
@@ -218,7 +310,7 @@ class Supervisor:
 
     def go_on(self, cell: Cell) -> None:
         """Let a cell's queues go on in a task of their own."""
-        self._start(self._pump, cell)
+        self.start(self._pump, cell)
 
     def activate(self, cell: Cell) -> None:
         """Bring an actor in."""
@@ -226,7 +318,7 @@ class Supervisor:
             cell.refused(self.refusal)
             return
         self.counters.activations += 1
-        self._start(self._activate, cell)
+        self.start(self._activate, cell)
 
     def persist(self, cell: Cell, letter: Letter, what: Turn | SummaryLaid) -> None:
         """Hand a decision to the writer."""
@@ -235,7 +327,7 @@ class Supervisor:
 
     def changed(self, cell: Cell) -> None:
         """Start the fold that is due, if one is; it replaces one that hangs."""
-        if cell.actor is None or self.closing:
+        if cell.actor is None or self.closing or self._cells.get(cell.session_id) is not cell:
             return
         if (task := cell.actor.fold_due()) is not None:
             if (late := self._folds.pop(cell, None)) is not None:
@@ -243,7 +335,7 @@ class Supervisor:
             self.counters.folding += 1
             # Made here and not in the job: it may be replaced before it has begun.
             scope = self._folds[cell] = anyio.CancelScope()
-            self._start(self._fold, cell, task, scope)
+            self.start(self._fold, cell, task, scope)
 
     def freed(self) -> None:
         """A turn is free again, which the drain waits for."""
@@ -351,7 +443,7 @@ class Supervisor:
 
     # Jobs.
 
-    def _start(self, job: Callable[..., Awaitable[None]], *args: object) -> None:
+    def start(self, job: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a job in a context of its own: none of the caller's variables leak in."""
         contextvars.Context().run(self._spawn, job, *args)
 
@@ -364,6 +456,8 @@ class Supervisor:
             actor, keeping = await self._bring_in(cell)
         except StorageError as error:
             cell.refused(partial(public, error))
+        except Forgotten:
+            cell.refused(Forgotten)
         except Exception as error:  # noqa: BLE001 - those who wait are told, the rest serve
             rest_s = self.failing(cell, error)
             cell.refused(partial(ActorFailed, cell.key, type(error).__name__), rest_s)
@@ -374,8 +468,21 @@ class Supervisor:
             cell.arrived(actor, keeping)
 
     async def _bring_in(self, cell: Cell) -> tuple[SessionActor, SessionKeeping]:
+        while True:
+            erasures = self.vault.erasures
+            actor, keeping = await self._read_in(cell)
+            if erasures == self.vault.erasures:
+                break
+            del actor, keeping  # they may be of somebody who was forgotten meanwhile
+        if keeping.new is None:
+            self._learn_the_rest(cell.session_id, keeping, actor.last)
+        return actor, keeping
+
+    async def _read_in(self, cell: Cell) -> tuple[SessionActor, SessionKeeping]:
         recent = 2 * self.settings.deliveries
         keeping, loaded = await self.vault.session(cell.session_id, cell.claimed, recent=recent)
+        if keeping.customer.hash in self._gates:
+            raise Forgotten
         actor = SessionActor(self._limits, self.counter, self._extractive)
         if loaded is not None:
             check_chain(loaded)
@@ -389,6 +496,33 @@ class Supervisor:
             if (actor.cursor, actor.last) != (loaded.session.cursor, loaded.last):
                 raise Tampered("sessions", f"cursor {loaded.session.ref}")
         return actor, keeping
+
+    def learn(self, cell: Cell, keeping: SessionKeeping, event: TurnRecorded) -> None:
+        """Learn from a turn that was recorded, with what the agent said just before it."""
+        seq = event.turn.seq
+        asked = cell.actor.find(seq - 1) if cell.actor is not None else None
+        messages = event.messages if asked is None else (asked, *event.messages)
+        lesson = Lesson(keeping, cell.session_id, seq, seq, messages)
+        self.customers.learn(self.customers.cell(keeping.customer), lesson)
+
+    def _learn_the_rest(self, session_id: str, keeping: SessionKeeping, last: int) -> None:
+        """Learn from turns that were recorded and never learnt from."""
+        customer = self.customers.cell(keeping.customer)
+        first = customer.learnt.get(keeping.ref, keeping.derived) + 1
+        if first < last:
+            self.customers.learn(customer, Lesson(keeping, session_id, first, last - 1, None))
+
+    async def catch_up(self) -> None:
+        """Do so for every session of the store, whether it ever comes back or not."""
+        try:
+            with public_errors():
+                async for session_id, keeping, last in self.vault.underived():
+                    self._learn_the_rest(session_id, keeping, last)
+        except InterturnError as error:
+            log.error("catching_up_failed", error=type(error).__name__)
+        finally:
+            self._catching_up = False
+            self._moved()
 
     async def _fold(self, cell: Cell, task: FoldTask, scope: anyio.CancelScope) -> None:
         try:
@@ -425,11 +559,17 @@ class Supervisor:
         self._quiet = anyio.Event()
 
     async def flush(self) -> None:
-        """Return when no fold is outstanding; one that rests after a failure is tried at once."""
+        """Return when nothing is being folded or learnt; what rests is tried at once."""
         for cell in list(self._resting):
             self._rested(cell)
-        while self.counters.folding:
+        self.customers.wake_all()
+        while self.counters.folding or self.counters.learning or self._catching_up:
             await self._quiet.wait()
+
+    @property
+    def _busy(self) -> bool:
+        under_way = self.counters.folding or self.counters.learning or self.moves.under_way
+        return bool(under_way or self.held)
 
     async def drain(self, patience_s: float) -> None:
         """Refuse what is new, let held turns end and folds be kept, within ``patience_s``."""
@@ -438,9 +578,11 @@ class Supervisor:
             cell.refuse_waiting(self.refusal, but=(Answer, Release, FoldDone))
         over = self.now() + patience_s
         alarm = self._alarms.at(over, self._moved)
-        while (self.counters.folding or self.held) and self.now() < over:
+        while self._busy and self.now() < over:
             await self._quiet.wait()
         alarm.cancel()
+        self.customers.closed = True
+        await self.customers.rest_all()
         await self._writer.quiet()
 
     def abandon(self) -> None:
@@ -497,6 +639,8 @@ class _Decided:
         else:
             counters.folds += 1
         self._cell.settled(self._letter, self._what, None, self._event)
+        if isinstance(self._event, TurnRecorded):
+            self._supervisor.learn(self._cell, self._keeping, self._event)
 
     def fail(self, error: InterturnError) -> None:
         """It was not written, or may not have been."""

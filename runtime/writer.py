@@ -65,13 +65,17 @@ class Writer:
         self._wake = anyio.Event()
         self._renewal = False
         self._at_work = False
+        self._ended = False
         self._idle = anyio.Event()
 
     def __repr__(self) -> str:
         return f"Writer(queued={len(self._queue)}, at_work={self._at_work})"
 
     def submit(self, unit: Unit) -> None:
-        """Take a unit for the next transaction."""
+        """Take a unit for the next transaction; where there is none to come, say so at once."""
+        if self._ended:
+            unit.fail(RuntimeClosed())
+            return
         self._queue.append(unit)
         self._wake.set()
 
@@ -98,10 +102,11 @@ class Writer:
                 self._wake = anyio.Event()
                 self._at_work = True
                 with anyio.CancelScope(shield=True):
-                    if self._renewal:
-                        await self._renew()
-                    while self._queue:
-                        await self._commit(self._take())
+                    while self._renewal or self._queue:
+                        if self._renewal:  # however much there is to write
+                            await self._renew()
+                        if self._queue:
+                            await self._commit(self._take())
                         # A store in memory waits for nothing, and others want the loop.
                         await anyio.lowlevel.checkpoint()
                 self._at_work = False
@@ -113,6 +118,7 @@ class Writer:
 
     def abandon(self) -> None:
         """Fail what is queued, and what is under way as of unknown outcome: nobody writes more."""
+        self._ended = True
         under_way, self._batch = self._batch, []
         for unit in under_way:
             unit.fail(StoreFailed("the writer was stopped", unknown=True))

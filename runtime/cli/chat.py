@@ -17,7 +17,9 @@ from anyio.from_thread import start_blocking_portal
 
 from interturn.actors.session import Layers
 from interturn.runtime import BudgetExceeded, InvalidText, Runtime, Session
+from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import show_layers
+from interturn.runtime.cli.facts import show_remembered
 from interturn.runtime.cli.places import open_runtime
 from interturn.runtime.cli.refusals import sentence
 from interturn.runtime.cli.terminal import Terminal, Work, plain
@@ -90,6 +92,8 @@ def _talk(terminal: Terminal, opening: AbstractAsyncContextManager[Runtime], tal
         while (text := _heard(terminal)) is not None and text != "/quit":
             if text == "/layers":
                 show_layers(terminal, portal.call(session.layers))
+            elif text == "/facts":
+                show_remembered(terminal, portal.call(_remembered, runtime, session))
             elif text.startswith("/"):
                 terminal.say("chat.unknown")
             elif text.strip():
@@ -112,6 +116,14 @@ def _heard(terminal: Terminal) -> str | None:
     except (EOFError, KeyboardInterrupt):
         terminal.line()
         return None
+
+
+async def _remembered(runtime: Runtime, session: Session) -> Remembered:
+    """Return what is known of the visitor, once what was just said has been learnt from."""
+    await runtime.flush()
+    customer = session.customer
+    facts, profile = await customer.facts(), await customer.profile()
+    return Remembered(facts, profile, tuple(await customer.sessions()))
 
 
 async def _answered(session: Session, text: str, talk: Talk, texts: Texts) -> str:

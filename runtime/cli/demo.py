@@ -20,7 +20,9 @@ from rich.text import Text
 
 from interturn.actors.session import Layers
 from interturn.runtime import Keyring, Runtime
+from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import layers_drawing, show_layers
+from interturn.runtime.cli.facts import show_remembered
 from interturn.runtime.cli.terminal import Terminal, Work
 from interturn.runtime.cli.transcripts import Transcript, read
 
@@ -30,6 +32,8 @@ INSTRUCTIONS = (
     "Eres Bruno, del servicio de atención de Refugio Norte, una tienda de montaña de Gijón. "
     "Contesta con amabilidad y al grano."
 )
+QUESTION = "Hola, ¿en qué tienda lo recojo?"
+FACTS_SHOWN = 12
 MOMENTS = (1, 6, 7, 12)
 """Turns after which lines are printed where nothing can be drawn: the first, the last before
 the window is full, the first fold, and one on the way."""
@@ -69,13 +73,18 @@ def _demo(terminal: Terminal, *, pace: float) -> int:
         terminal.say("demo.title", turns=len(transcript.turns))
         with _stage(terminal) as show:
             wait_s = pace if terminal.drawn else 0.0
-            last = anyio.run(_play, transcript, Path(folder), show, wait_s)
+            last, remembered, recalled = anyio.run(_play, transcript, Path(folder), show, wait_s)
         files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
     terminal.line()
     show_layers(terminal, last.layers)
     terminal.line()
+    terminal.say("demo.remembered")
+    show_remembered(terminal, remembered, limit=FACTS_SHOWN, brief=True)
+    terminal.say("demo.next", question=QUESTION, fact=recalled)
+    terminal.line()
     terminal.say("demo.request", tokens=last.tokens, whole=last.whole_tokens)
     texts = [text for turn in transcript.turns for text in (turn.visitor, turn.agent)]
+    texts += [fact.text for fact in remembered.facts]
     readable = sum(any(text.encode() in data for data in files) for text in texts)
     if readable:
         terminal.complain(terminal.texts("demo.readable", count=readable))
@@ -86,8 +95,8 @@ def _demo(terminal: Terminal, *, pace: float) -> int:
 
 async def _play(
     transcript: Transcript, folder: Path, show: Callable[[Moment], None], wait_s: float
-) -> Moment:
-    """Play the conversation, showing each moment; return the last."""
+) -> tuple[Moment, Remembered, str]:
+    """Play the conversation, showing each moment; return the last, what stays, what is recalled."""
     keyring = Keyring.from_file(folder / "memory.key", create=True)
     async with Runtime.open(folder / "memory.db", keyring=keyring) as runtime:
         session = runtime.session(SESSION, customer=CUSTOMER)
@@ -106,7 +115,11 @@ async def _play(
             moment = Moment(number, await session.layers(), turn.request.tokens, whole)
             show(moment)
             await anyio.sleep(wait_s / 2)
-        return moment
+        customer = runtime.customer(CUSTOMER)
+        facts, profile = await customer.facts(), await customer.profile()
+        remembered = Remembered(facts, profile, tuple(await customer.sessions()))
+        recalled = await customer.recall(QUESTION, limit=1)
+        return moment, remembered, "".join(f"«{scored.fact.text}»" for scored in recalled) or "—"
 
 
 @contextmanager

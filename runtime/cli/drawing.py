@@ -25,22 +25,26 @@ def show_layers(terminal: Terminal, layers: Layers) -> None:
             terminal.line(line)
 
 
-def show_table(terminal: Terminal, title: str, rows: Sequence[tuple[str, int]]) -> None:
+def show_table(terminal: Terminal, title: str, rows: Sequence[tuple[str, int | float]]) -> None:
     """Put counts on the screen, one a line."""
     if not terminal.drawn:
         terminal.line(f"{title}:")
         for name, count in rows:
-            terminal.line(f"  {name}: {count}")
+            terminal.line(f"  {name}: {_number(count, terminal.texts, grouped=False)}")
         return
     table = Table(title=Text(title, style="bold"), title_justify="left", box=ROUNDED)
     table.add_column()
     table.add_column(justify="right")
     for name, count in rows:
-        # Grouped as each language does it.
-        grouped = f"{count:,}".replace(",", "." if terminal.texts.language == "es" else ",")
-        table.add_row(Text(name), grouped)
+        table.add_row(Text(name), _number(count, terminal.texts, grouped=True))
     table.show_header = False
     terminal.draw(table)
+
+
+def _number(value: float, texts: Texts, *, grouped: bool) -> str:
+    """Write a number with the marks of the language."""
+    written = f"{value:,}" if grouped else str(value)
+    return written.translate(str.maketrans(",.", ".,")) if texts.language == "es" else written
 
 
 def layers_drawing(

@@ -31,7 +31,9 @@ def open_runtime(
     return Runtime.open(database, keyring=_keyring(database, key), settings=loaded)
 
 
-def open_archive(database: Path, key: Path | None) -> AbstractAsyncContextManager[Archive]:
+def open_archive(
+    database: Path, key: Path | None, settings: Path | None = None
+) -> AbstractAsyncContextManager[Archive]:
     """Return a reader of the files to enter, which changes nothing in them.
 
     Raises:
@@ -39,8 +41,8 @@ def open_archive(database: Path, key: Path | None) -> AbstractAsyncContextManage
     """
     if not database.exists():
         raise Refusal("error.NoDatabase", path=database)
-    settings = Settings.load(None, os.environ)
-    return Archive.open(database, keyring=_keyring(database, key), settings=settings)
+    loaded = Settings.load(settings, os.environ)
+    return Archive.open(database, keyring=_keyring(database, key), settings=loaded)
 
 
 def disk_bytes(database: Path) -> int:

@@ -5,9 +5,11 @@ They read beside a running owner, too: nothing is locked, nothing is written.
 
 import functools
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import anyio
 import msgspec
@@ -15,15 +17,19 @@ import typer
 
 from interturn.actors.message import Message
 from interturn.actors.session import Layers
-from interturn.runtime.archive import Archive, Diagnosis
+from interturn.runtime.archive import Archive, Diagnosis, Remembered
 from interturn.runtime.cli.documents import write_conversations
 from interturn.runtime.cli.drawing import message_lines, show_layers, show_table
+from interturn.runtime.cli.facts import show_remembered
 from interturn.runtime.cli.places import open_archive
 from interturn.runtime.cli.refusals import Misuse, Refusal
 from interturn.runtime.cli.terminal import Terminal, Work
 
 Database = Annotated[Path, typer.Option(help="help.db", envvar="INTERTURN_DB", metavar="PATH")]
 Key = Annotated[Path | None, typer.Option(help="help.key", envvar="INTERTURN_KEY", metavar="PATH")]
+SettingsFile = Annotated[
+    Path | None, typer.Option("--settings", help="help.settings", metavar="PATH")
+]
 Json = Annotated[bool, typer.Option("--json", help="help.json")]
 
 DATABASE = Path("memory.db")
@@ -38,14 +44,22 @@ class Format(StrEnum):
 
 
 def show(
-    session: Annotated[str, typer.Option(help="help.session", metavar="ID")],
+    *,
+    session: Annotated[str | None, typer.Option(help="help.session", metavar="ID")] = None,
+    customer: Annotated[str | None, typer.Option(help="help.customer_show", metavar="ID")] = None,
     db: Database = DATABASE,
     key: Key = None,
+    settings: SettingsFile = None,
     tail: Annotated[int, typer.Option(help="help.tail", min=0, metavar="N")] = 4,
     json: Json = False,
 ) -> Work:
-    """Return the work of showing a session."""
-    return functools.partial(_show, session=session, database=db, key=key, tail=tail, json=json)
+    """Return the work of showing a session or a customer."""
+    files = functools.partial(open_archive, db, key, settings)
+    if session is not None and customer is None:
+        return functools.partial(_show, files=files, session=session, tail=tail, json=json)
+    if customer is not None and session is None:
+        return functools.partial(_show_customer, files=files, customer=customer, json=json)
+    raise Misuse("usage.session_or_customer")
 
 
 def export(
@@ -78,8 +92,12 @@ def doctor(db: Database = DATABASE, key: Key = None, json: Json = False) -> Work
     return functools.partial(_doctor, database=db, key=key, json=json)
 
 
+Files: TypeAlias = Callable[[], AbstractAsyncContextManager[Archive]]
+"""Opens the files that a command reads."""
+
+
 class Shown(msgspec.Struct, frozen=True):
-    """What `show --json` writes."""
+    """What `show --session --json` writes; of a customer it writes a `Remembered`."""
 
     session: str
     messages: int
@@ -87,11 +105,9 @@ class Shown(msgspec.Struct, frozen=True):
     tail: list[Message]
 
 
-def _show(
-    terminal: Terminal, *, session: str, database: Path, key: Path | None, tail: int, json: bool
-) -> int:
+def _show(terminal: Terminal, *, files: Files, session: str, tail: int, json: bool) -> int:
     async def look() -> Shown:
-        async with open_archive(database, key) as archive:
+        async with files() as archive:
             layers = await archive.session(session)
             if layers is None:
                 raise Refusal("error.UnknownSession")
@@ -112,6 +128,22 @@ def _show(
         terminal.say("show.tail", shown=len(shown.tail), count=shown.messages)
         for line in message_lines(shown.tail, terminal.texts, with_time=True):
             terminal.line(line)
+    return 0
+
+
+def _show_customer(terminal: Terminal, *, files: Files, customer: str, json: bool) -> int:
+    async def look() -> Remembered:
+        async with files() as archive:
+            remembered = await archive.customer(customer)
+            if remembered is None:
+                raise Refusal("error.UnknownCustomer")
+            return remembered
+
+    remembered = anyio.run(look)
+    if json:
+        terminal.data(msgspec.json.encode(remembered).decode() + "\n")
+    else:
+        show_remembered(terminal, remembered)
     return 0
 
 
@@ -161,6 +193,7 @@ def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool)
             (texts("doctor.customers"), diagnosis.customers),
             (texts("doctor.sessions"), diagnosis.sessions),
             (texts("doctor.messages"), diagnosis.messages),
+            (texts("doctor.facts"), diagnosis.facts),
             (texts("doctor.looked_for"), diagnosis.looked_for),
         ]
         show_table(terminal, str(database), rows)

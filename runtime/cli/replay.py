@@ -29,11 +29,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from interturn.actors.message import Message
 from interturn.actors.session import Layers
 from interturn.runtime import BudgetExceeded, Runtime, Session
+from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import show_layers, show_table
+from interturn.runtime.cli.facts import show_remembered
 from interturn.runtime.cli.places import disk_bytes, open_runtime
 from interturn.runtime.cli.refusals import Refusal
 from interturn.runtime.cli.terminal import INTERRUPTED, Terminal, Work
 from interturn.runtime.cli.transcripts import Exchange, LeftOut, Transcript, read
+
+FACTS_SHOWN = 20
+"""As many as are read at a glance; `show --customer` shows all."""
 
 SESSIONS_AT_ONCE = 32
 """Enough for turns of many sessions to share a commit, few enough to keep memory flat."""
@@ -96,6 +101,7 @@ class Tally(msgspec.Struct):
     left_out: LeftOut = LeftOut()
     tokens: "array[int]" = msgspec.field(default_factory=lambda: array("L"))
     longest: tuple[int, str] = (0, "")
+    facts: dict[str, int] = {}
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -112,9 +118,13 @@ class Report(msgspec.Struct, frozen=True):
         compacting: requests that compacted turns.
         compacted: turns compacted in one request, at most.
         bytes_per_turn: on disk, for the turns of this run; None where there were none.
+        facts: held of all customers of these conversations, at the end.
+        facts_per_100_turns: of theirs, those of earlier runs included; None where
+            there were no turns.
         left_out: what was in the files and is in no turn.
         longest: the session with the most turns.
         layers: of that session.
+        remembered: of its customer.
     """
 
     sessions: int
@@ -127,9 +137,24 @@ class Report(msgspec.Struct, frozen=True):
     compacting: int
     compacted: int
     bytes_per_turn: int | None
+    facts: int
+    facts_per_100_turns: float | None
     left_out: LeftOut
     longest: str
     layers: Layers | None
+    remembered: Remembered | None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the longest session has become.
+
+    Attributes:
+        layers: its own.
+        remembered: of its customer.
+    """
+
+    layers: Layers
+    remembered: Remembered
 
 
 def _replay(
@@ -158,7 +183,7 @@ def _replay(
                     terminal.complain(f"{session_id} {turn}")
 
             try:
-                layers = anyio.run(
+                outcome = anyio.run(
                     functools.partial(
                         _through,
                         _transcripts(files, plan.limit),
@@ -169,7 +194,7 @@ def _replay(
                     )
                 )
             except KeyboardInterrupt:
-                layers = None
+                outcome = None
                 stopped = True
             else:
                 stopped = False
@@ -178,7 +203,7 @@ def _replay(
         key_of_line = "replay.stopped_temporary" if temporary else "replay.stopped"
         terminal.complain(terminal.texts(key_of_line, turns=tally.recorded + tally.already))
         return INTERRUPTED
-    report = _report(tally, layers, written)
+    report = _report(tally, outcome, written)
     if json:
         terminal.data(msgspec.json.encode(report).decode() + "\n")
         return 0
@@ -199,8 +224,8 @@ async def _through(
     plan: Plan,
     tally: Tally,
     told: Callable[[str, int], None],
-) -> Layers | None:
-    """Play all conversations; return the layers of the longest."""
+) -> Outcome | None:
+    """Play all conversations; return what the longest has become."""
     async with opening as runtime:
         failure: BaseException | None = None
         try:
@@ -218,7 +243,11 @@ async def _through(
         tally.folds = runtime.statistics().folds
         if not tally.longest[0]:
             return None
-        return await runtime.session(tally.longest[1]).layers()
+        session = runtime.session(tally.longest[1])
+        customer = session.customer
+        facts, profile = await customer.facts(), await customer.profile()
+        remembered = Remembered(facts, profile, tuple(await customer.sessions()))
+        return Outcome(await session.layers(), remembered)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -296,6 +325,9 @@ async def _play(
             tally.already += 1
         told(session_id, number)
         await runtime.flush()
+    # A customer of several sessions is counted again after each.
+    whose = session_id if transcript.customer is None else f"customer {transcript.customer}"
+    tally.facts[whose] = len(await session.customer.facts())
 
 
 async def _standing(session: Session, transcript: Transcript) -> int:
@@ -324,7 +356,8 @@ def _same(stored: Message, exchange: Exchange) -> None:
         raise Refusal("error.ReplayDiffers")
 
 
-def _report(tally: Tally, layers: Layers | None, written: int) -> Report:
+def _report(tally: Tally, outcome: Outcome | None, written: int) -> Report:
+    facts, turns = sum(tally.facts.values()), tally.recorded + tally.already
     return Report(
         sessions=tally.sessions,
         turns=tally.recorded,
@@ -336,9 +369,12 @@ def _report(tally: Tally, layers: Layers | None, written: int) -> Report:
         compacting=tally.compacting,
         compacted=tally.compacted,
         bytes_per_turn=round(written / tally.recorded) if tally.recorded else None,
+        facts=facts,
+        facts_per_100_turns=round(100 * facts / turns, 1) if turns else None,
         left_out=tally.left_out,
         longest=tally.longest[1],
-        layers=layers,
+        layers=None if outcome is None else outcome.layers,
+        remembered=None if outcome is None else outcome.remembered,
     )
 
 
@@ -348,7 +384,11 @@ def _show(terminal: Terminal, report: Report) -> None:
         terminal.say("replay.session", session=report.longest)
         show_layers(terminal, report.layers)
         terminal.line()
-    rows: list[tuple[str, int]] = [
+    if report.remembered is not None:
+        terminal.say("replay.remembered")
+        show_remembered(terminal, report.remembered, limit=FACTS_SHOWN, brief=True)
+        terminal.line()
+    rows: list[tuple[str, int | float]] = [
         ("replay.sessions", report.sessions),
         ("replay.turns", report.turns),
         ("replay.folds", report.folds),
@@ -357,6 +397,8 @@ def _show(terminal: Terminal, report: Report) -> None:
         ("replay.compacting", report.compacting),
         ("replay.compacted", report.compacted),
     ]
+    if report.facts_per_100_turns is not None:
+        rows.append(("replay.facts", report.facts_per_100_turns))
     if report.bytes_per_turn is not None:
         rows.append(("replay.bytes", report.bytes_per_turn))
     rows += [

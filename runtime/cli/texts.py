@@ -60,8 +60,9 @@ SPANISH: Final[dict[str, str]] = {
         "Pasa conversaciones reales por una base de datos, turno a turno. Lee LoCoMo, SGD, "
         "LongMemEval y mensajes al estilo de OpenAI, en JSON o JSON por líneas."
     ),
-    "help.show": "Las capas de una sesión y sus últimos mensajes.",
+    "help.show": "Las capas de una sesión y sus últimos mensajes, o lo que se sabe de un cliente.",
     "help.export": "La conversación tal cual: quién, cuándo y qué.",
+    "help.forget": "Olvida a un cliente: destruye su llave, sus sesiones y lo que se sabe de él.",
     "help.doctor": "Comprueba que todo se descifra y que nada falta ni sobra.",
     "help.keys": "Las llaves maestras.",
     "help.keys_new": "Crea un archivo de llaves o añade una llave nueva al que haya.",
@@ -74,6 +75,8 @@ SPANISH: Final[dict[str, str]] = {
     "help.json": "Escribe JSON, para programas.",
     "help.session": "La sesión.",
     "help.customer": "El cliente.",
+    "help.customer_show": "El cliente: sus hechos, su perfil y sus sesiones.",
+    "help.yes": "Sin preguntar.",
     "help.customer_export": "Todas las sesiones de este cliente.",
     "help.instructions": "Instrucciones para el agente, que van en cada petición.",
     "help.budget": "Tokens que puede tener una petición, como mucho.",
@@ -103,8 +106,51 @@ SPANISH: Final[dict[str, str]] = {
         "turno {turn}: ventana {window}, excedente {surplus}, cursor {cursor}, "
         "petición de {tokens} tokens"
     ),
+    # What is known of a customer
+    "facts.profile": "Perfil",
+    "facts.no_profile": "todavía no hay perfil",
+    "facts.title": "Hechos",
+    "facts.none": "todavía no se sabe nada",
+    "facts.more": "y {count} más",
+    "facts.slot": "Tema",
+    "facts.fact": "Hecho",
+    "facts.when": "Fechas",
+    "facts.times": "Veces",
+    "facts.session": "Sesión",
+    "facts.sessions": "Sesiones",
+    "facts.was": "antes: {was}",
+    "facts.seen": "desde {since}, última vez {last}, veces: {count}, sesión {source}",
+    "facts.told": "de la aplicación",
+    # What facts are about
+    "slot.name": "nombre",
+    "slot.language": "idioma",
+    "slot.form-of-address": "trato",
+    "slot.allergy": "alergia",
+    "slot.condition": "salud",
+    "slot.diet": "dieta",
+    "slot.nickname": "apodo",
+    "slot.contact": "contacto",
+    "slot.home": "domicilio",
+    "slot.phone": "teléfono",
+    "slot.job": "trabajo",
+    "slot.relative": "familia",
+    "slot.children": "hijos",
+    "slot.pet": "mascota",
+    "slot.schedule": "horario",
+    "slot.pickup": "recogida",
+    "slot.payment": "pago",
+    "slot.customer-number": "n.º de cliente",
+    "slot.plan": "plan",
+    "slot.device": "dispositivo",
+    "slot.vehicle": "vehículo",
+    "slot.medicine": "medicación",
+    "slot.speaks": "habla",
+    "slot.order": "pedido",
+    "slot.note": "nota",
     # demo
     "demo.title": "Una conversación de {turns} turnos en una base de datos temporal",
+    "demo.remembered": "Lo que queda para la próxima sesión con este cliente:",
+    "demo.next": "En otra sesión, a la pregunta «{question}» acompañará: {fact}",
     "demo.request": (
         "La última petición llevaba {tokens} tokens; la conversación entera son {whole}."
     ),
@@ -116,11 +162,11 @@ SPANISH: Final[dict[str, str]] = {
     # chat
     "chat.welcome": (
         "Base de datos {db}, sesión {session}, {count} mensajes. "
-        "/layers muestra las capas; /quit sale."
+        "/layers muestra las capas; /facts, lo que sé de ti; /quit sale."
     ),
     "chat.prompt": "tú> ",
     "chat.agent": "agente> ",
-    "chat.unknown": "Las órdenes son /layers y /quit.",
+    "chat.unknown": "Las órdenes son /layers, /facts y /quit.",
     "chat.echo": (
         "Aquí no hay ningún modelo: yo solo recuerdo. Un modelo habría recibido {tokens} tokens, "
         "con {history} mensajes anteriores palabra por palabra y {summary}."
@@ -132,6 +178,7 @@ SPANISH: Final[dict[str, str]] = {
     "replay.progress": "Turnos",
     "replay.temporary": "Base de datos temporal: se borra al terminar. Con --db se conserva.",
     "replay.session": "Sesión {session}",
+    "replay.remembered": "Lo que se sabe de su cliente:",
     "replay.title": "Lo que ha pasado",
     "replay.sessions": "Sesiones",
     "replay.turns": "Turnos grabados",
@@ -142,6 +189,7 @@ SPANISH: Final[dict[str, str]] = {
     "replay.median": "Petición mediana (tokens)",
     "replay.compacting": "Peticiones que compactaron",
     "replay.compacted": "Turnos compactados en una petición, como mucho",
+    "replay.facts": "Hechos por cada 100 turnos",
     "replay.bytes": "Bytes en disco por turno",
     "replay.openings": "Fuera: el agente habla primero",
     "replay.last_words": "Fuera: sin respuesta",
@@ -157,10 +205,26 @@ SPANISH: Final[dict[str, str]] = {
     "show.tail": "Últimos mensajes: {shown} de {count}",
     "export.title": "Conversación {session}",
     "export.session": "Sesión {session}",
+    # forget
+    "forget.question": (
+        "Se van a destruir para siempre las conversaciones y los hechos de «{customer}» "
+        "(sesiones: {sessions}, hechos: {facts}). ¿Seguir? [s/N]"
+    ),
+    "forget.yes": "s si sí",
+    "forget.kept": "No se ha tocado nada.",
+    "forget.nothing": "No había nada de este cliente.",
+    "forget.title": "Destruido el {at}",
+    "forget.sessions": "Sesiones",
+    "forget.messages": "Mensajes",
+    "forget.facts": "Hechos",
+    "forget.copies": (
+        "Las copias hechas antes no cambian: quien tenga una, con sus llaves, aún puede leerla."
+    ),
     # doctor
     "doctor.customers": "Clientes",
     "doctor.sessions": "Sesiones",
     "doctor.messages": "Mensajes",
+    "doctor.facts": "Hechos",
     "doctor.looked_for": "Textos e identificadores buscados en los archivos",
     "doctor.clean": "Todo en orden.",
     "doctor.finding": "{kind}: {where}",
@@ -170,6 +234,7 @@ SPANISH: Final[dict[str, str]] = {
     "finding.gap": "faltan mensajes",
     "finding.pair": "un turno no son dos mensajes",
     "finding.cursor": "el cursor no concuerda",
+    "finding.mark": "hay hechos de más mensajes de los que hay",
     "finding.database": "la base de datos está dañada",
     "finding.plaintext": "hay texto sin cifrar",
     # keys
@@ -210,6 +275,7 @@ SPANISH: Final[dict[str, str]] = {
     "error.Quarantined": "una sesión falla una y otra vez; se reintenta en {retry_s:.0f} s",
     "error.UnknownSession": "no hay ninguna sesión con ese nombre",
     "error.UnknownCustomer": "no hay ningún cliente con ese nombre",
+    "error.NotConfirmed": "olvidar no se puede deshacer; sin una terminal hace falta --yes",
     "error.NoDatabase": "no hay ninguna base de datos en {path}",
     "error.NoKey": "no hay ningún archivo de llaves en {path}",
     "error.ReplayDiffers": (
@@ -261,8 +327,9 @@ ENGLISH: Final[dict[str, str]] = {
         "Play real conversations through a database, turn by turn. Reads LoCoMo, SGD, "
         "LongMemEval and OpenAI-style messages, as JSON or JSON lines."
     ),
-    "help.show": "A session's layers and its last messages.",
+    "help.show": "A session's layers and its last messages, or what is known of a customer.",
     "help.export": "The conversation as it was: who, when and what.",
+    "help.forget": "Forget a customer: destroy their key, their sessions and all that is known.",
     "help.doctor": "Check that everything opens and that nothing is missing or astray.",
     "help.keys": "The master keys.",
     "help.keys_new": "Make a key file, or add a new key to the one that is there.",
@@ -275,6 +342,8 @@ ENGLISH: Final[dict[str, str]] = {
     "help.json": "Write JSON, for programs.",
     "help.session": "The session.",
     "help.customer": "The customer.",
+    "help.customer_show": "The customer: their facts, their profile and their sessions.",
+    "help.yes": "Without asking.",
     "help.customer_export": "All sessions of this customer.",
     "help.instructions": "Instructions for the agent, sent with every request.",
     "help.budget": "Tokens that a request may have at most.",
@@ -304,8 +373,51 @@ ENGLISH: Final[dict[str, str]] = {
         "turn {turn}: window {window}, surplus {surplus}, cursor {cursor}, "
         "a request of {tokens} tokens"
     ),
+    # What is known of a customer
+    "facts.profile": "Profile",
+    "facts.no_profile": "no profile yet",
+    "facts.title": "Facts",
+    "facts.none": "nothing is known yet",
+    "facts.more": "and {count} more",
+    "facts.slot": "About",
+    "facts.fact": "Fact",
+    "facts.when": "Dates",
+    "facts.times": "Times",
+    "facts.session": "Session",
+    "facts.sessions": "Sessions",
+    "facts.was": "was: {was}",
+    "facts.seen": "since {since}, last seen {last}, times: {count}, session {source}",
+    "facts.told": "from the application",
+    # What facts are about
+    "slot.name": "name",
+    "slot.language": "language",
+    "slot.form-of-address": "form of address",
+    "slot.allergy": "allergy",
+    "slot.condition": "health",
+    "slot.diet": "diet",
+    "slot.nickname": "nickname",
+    "slot.contact": "contact",
+    "slot.home": "home",
+    "slot.phone": "phone",
+    "slot.job": "job",
+    "slot.relative": "family",
+    "slot.children": "children",
+    "slot.pet": "pet",
+    "slot.schedule": "schedule",
+    "slot.pickup": "pick-up",
+    "slot.payment": "payment",
+    "slot.customer-number": "customer number",
+    "slot.plan": "plan",
+    "slot.device": "device",
+    "slot.vehicle": "vehicle",
+    "slot.medicine": "medicine",
+    "slot.speaks": "speaks",
+    "slot.order": "order",
+    "slot.note": "note",
     # demo
     "demo.title": "A conversation of {turns} turns in a temporary database",
+    "demo.remembered": "What stays for the next session with this customer:",
+    "demo.next": "In another session, the question «{question}» will come with: {fact}",
     "demo.request": "The last request had {tokens} tokens; the whole conversation has {whole}.",
     "demo.sealed": (
         "On disk, {bytes} bytes: all of it is sealed. Not one of the {texts} texts can be found "
@@ -315,11 +427,11 @@ ENGLISH: Final[dict[str, str]] = {
     # chat
     "chat.welcome": (
         "Database {db}, session {session}, {count} messages. "
-        "/layers shows the layers, /quit leaves."
+        "/layers shows the layers, /facts what I know of you, /quit leaves."
     ),
     "chat.prompt": "you> ",
     "chat.agent": "agent> ",
-    "chat.unknown": "The commands are /layers and /quit.",
+    "chat.unknown": "The commands are /layers, /facts and /quit.",
     "chat.echo": (
         "There is no model here: I only remember. A model would have been sent {tokens} tokens, "
         "with {history} earlier messages word for word and {summary}."
@@ -331,6 +443,7 @@ ENGLISH: Final[dict[str, str]] = {
     "replay.progress": "Turns",
     "replay.temporary": "Temporary database: removed at the end. With --db it is kept.",
     "replay.session": "Session {session}",
+    "replay.remembered": "What is known of its customer:",
     "replay.title": "What happened",
     "replay.sessions": "Sessions",
     "replay.turns": "Turns recorded",
@@ -341,6 +454,7 @@ ENGLISH: Final[dict[str, str]] = {
     "replay.median": "Median request (tokens)",
     "replay.compacting": "Requests that compacted",
     "replay.compacted": "Turns compacted in one request, at most",
+    "replay.facts": "Facts per 100 turns",
     "replay.bytes": "Bytes on disk per turn",
     "replay.openings": "Left out: the agent speaks first",
     "replay.last_words": "Left out: no reply",
@@ -356,10 +470,26 @@ ENGLISH: Final[dict[str, str]] = {
     "show.tail": "Last messages: {shown} of {count}",
     "export.title": "Conversation {session}",
     "export.session": "Session {session}",
+    # forget
+    "forget.question": (
+        "The conversations and facts of “{customer}” will be destroyed for good "
+        "(sessions: {sessions}, facts: {facts}). Go on? [y/N]"
+    ),
+    "forget.yes": "y yes",
+    "forget.kept": "Nothing was touched.",
+    "forget.nothing": "There was nothing of this customer.",
+    "forget.title": "Destroyed on {at}",
+    "forget.sessions": "Sessions",
+    "forget.messages": "Messages",
+    "forget.facts": "Facts",
+    "forget.copies": (
+        "Copies made before don't change: whoever has one, with its keys, can still read it."
+    ),
     # doctor
     "doctor.customers": "Customers",
     "doctor.sessions": "Sessions",
     "doctor.messages": "Messages",
+    "doctor.facts": "Facts",
     "doctor.looked_for": "Texts and ids looked for in the files",
     "doctor.clean": "All in order.",
     "doctor.finding": "{kind}: {where}",
@@ -369,6 +499,7 @@ ENGLISH: Final[dict[str, str]] = {
     "finding.gap": "messages are missing",
     "finding.pair": "a turn is not two messages",
     "finding.cursor": "the cursor doesn't agree",
+    "finding.mark": "facts were learnt from more messages than there are",
     "finding.database": "the database is damaged",
     "finding.plaintext": "there is unencrypted text",
     # keys
@@ -409,6 +540,7 @@ ENGLISH: Final[dict[str, str]] = {
     "error.Quarantined": "a session fails again and again; it is tried again in {retry_s:.0f} s",
     "error.UnknownSession": "there is no session of that name",
     "error.UnknownCustomer": "there is no customer of that name",
+    "error.NotConfirmed": "forgetting can't be undone; without a terminal it needs --yes",
     "error.NoDatabase": "there is no database at {path}",
     "error.NoKey": "there is no key file at {path}",
     "error.ReplayDiffers": (

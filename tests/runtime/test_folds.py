@@ -136,7 +136,8 @@ async def test_what_waits_for_its_fold_is_sent_word_for_word(opened, recorder, s
         session = runtime.session("s")
         for number in range(3):
             await say(session, _text(number), "Vale.")
-        said = [m["content"] for m in (await session.assemble("?")).messages]
+        sent = (await session.assemble("?")).messages
+        said = [m["content"] for m in sent if m["role"] != "system"]
         assert said == [_text(0), "Vale.", _text(1), "Vale.", _text(2), "Vale.", "?"]
         recorder.gate.set()
         await runtime.flush()

@@ -1,8 +1,6 @@
-"""The commands, run as processes over real databases."""
+"""The commands, over real databases."""
 
 import json
-import os
-import pty
 import re
 import signal
 import sqlite3
@@ -45,7 +43,7 @@ def replayed(interturn, *conversations, name="chat.jsonl"):
 
 def test_version_and_help_in_both_languages(interturn):
     """Help is in the locale's language, or in the one that is asked for, wherever it is said."""
-    assert re.fullmatch(r"interturn \d+\.\d+\S*\n", interturn("--version").stdout)
+    assert re.fullmatch(r"interturn \d+\.\d+\S*\n", interturn.process("--version").stdout)
     assert "Where a conversation lives" in interturn("--help").stdout
     for spanish in (
         interturn("--help", LC_ALL="es_ES.UTF-8"),
@@ -56,7 +54,7 @@ def test_version_and_help_in_both_languages(interturn):
         assert "Uso:" in spanish.stdout
         assert "help." not in spanish.stdout
         assert "Show this" not in spanish.stdout
-    for command in ("demo", "chat", "replay", "show", "export", "doctor", "keys"):
+    for command in ("demo", "chat", "replay", "show", "export", "forget", "doctor", "keys"):
         page = interturn(command, "--lang", "es", "--help").stdout
         assert "Muestra esta ayuda" in page
         assert "help." not in page
@@ -70,6 +68,8 @@ def test_version_and_help_in_both_languages(interturn):
         (["--lang", "fr", "demo"], "--lang"),
         (["replay"], "FILE"),
         (["show"], "--session"),
+        (["show", "--session", "a", "--customer", "b"], "--customer"),
+        (["forget", "--yes"], "--customer"),
         (["export"], "--customer"),
         (["export", "--session", "a", "--customer", "b"], "--customer"),
         (["export", "--session", "a", "--format", "pdf"], "--format"),
@@ -125,40 +125,17 @@ def test_demo_ends_with_the_layers(interturn, language, words):
     assert list(interturn.folder.iterdir()) == []
 
 
-def on_a_terminal(interturn, *arguments, **environ):
-    """Run on a pseudo-terminal and return what it was sent."""
-    reader, terminal = pty.openpty()
-    try:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [*interturn.command, *arguments], cwd=interturn.folder, stdin=terminal, stdout=terminal,
-            stderr=terminal, env=interturn.environ | {"TERM": "xterm-256color"} | environ,
-        )  # fmt: skip
-        os.close(terminal)
-        shown = b""
-        while True:
-            try:
-                data = os.read(reader, 65_536)
-            except OSError:  # Linux says so when the other side is closed
-                break
-            if not data:
-                break
-            shown += data
-        assert process.wait() == 0, shown.decode()
-    finally:
-        os.close(reader)
-    return shown.decode()
-
-
 def test_drawings_and_colours_are_for_terminals(interturn):
     """On a terminal the layers are drawn, in colour unless NO_COLOR is set."""
     colour = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
-    drawn = on_a_terminal(interturn, "demo", "--pace", "0", "--lang", "es")
+    drawn = interturn.on_a_terminal("demo", "--pace", "0", "--lang", "es")
     assert "╭" in drawn
     assert colour.search(drawn)
-    without = on_a_terminal(interturn, "demo", "--pace", "0", NO_COLOR="1")
+    (session,) = replayed(interturn, interturn.conversation(2))
+    without = interturn.on_a_terminal("show", "--session", session, NO_COLOR="1")
     assert "╭" in without
     assert not colour.search(without)
-    dumb = on_a_terminal(interturn, "demo", "--pace", "0", TERM="dumb")
+    dumb = interturn.on_a_terminal("show", "--session", session, TERM="dumb")
     assert ESCAPE not in dumb
 
 
@@ -174,7 +151,7 @@ def test_chat_remembers_from_one_run_to_the_next(interturn):
     assert "2 messages" in second.stdout
     assert "2 earlier messages" in second.stdout
     assert "Hola, soy Ana" in second.stdout, "the layers show the window"
-    assert "/layers and /quit" in second.stdout
+    assert "/layers, /facts and /quit" in second.stdout
     said = lines(interturn("export", "--session", "s").stdout)
     assert [line["text"] for line in said[::2]] == ["Hola, soy Ana", "¿Qué tal?"]
 
@@ -323,7 +300,9 @@ def test_doctor_counts_and_finds(interturn):
 def test_a_key_file_is_made_only_together_with_a_database(interturn):
     """Reading makes nothing; writing to a new database makes both; a lost key is no new one."""
     path = interturn.write("a.json", interturn.conversation(2))
-    for command in (["show", "--session", "s"], ["export", "--session", "s"], ["doctor"]):
+    for command in (["show", "--session", "s"], ["export", "--session", "s"], ["doctor"],
+        ["show", "--customer", "c"], ["forget", "--customer", "c", "--yes"],
+    ):  # fmt: skip
         assert "no database" in interturn.refusal(*command)
     interturn.refusal("replay", path, "--db", "no/memory.db")
     assert [found.name for found in interturn.folder.iterdir()] == ["a.json"]
@@ -349,6 +328,8 @@ def test_a_wrong_key_is_refused_and_nothing_is_touched(interturn):
         ["show", "--session", "a/1"],
         ["export", "--session", "a/1"],
         ["doctor"],
+        ["show", "--customer", "ana"],
+        ["forget", "--customer", "ana", "--yes"],
     ):
         refusal = interturn.refusal(*command, "--key", "other.key", "--lang", "es")
         assert "la llave no abre esta base de datos" in refusal
@@ -377,6 +358,7 @@ def test_unknown_names_are_refused_in_one_line(interturn, language):
         ["show", "--session", "secreta-99"],
         ["export", "--session", "secreta-99"],
         ["export", "--customer", "secreta-99"],
+        ["show", "--customer", "secreta-99"],
     ):
         refusal = interturn.refusal(*command, "--lang", language)
         assert ("no hay" if language == "es" else "there is no") in refusal
@@ -394,7 +376,12 @@ def test_a_database_in_use_is_refused_to_writers_and_read_by_readers(interturn):
     while b"no model here" not in owner.stdout.readline():
         pass
     path = interturn.write("a.json", interturn.conversation(1))
-    for command in (["chat"], ["replay", path, "--db", "memory.db"]):
+    writers = (
+        ["chat"],
+        ["replay", path, "--db", "memory.db"],
+        ["forget", "--customer", "ana", "--yes"],
+    )
+    for command in writers:
         assert f"/{owner.pid}" in interturn.refusal(*command)
     assert "Hola" in interturn("show", "--session", "s").stdout
     interturn("doctor")
@@ -431,8 +418,15 @@ def test_any_terminal_survives_any_text(interturn, encoding):
     assert "[bold red]hola[/]" in shown
     assert "\\x1b[2J" in shown
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
-    drawn = on_a_terminal(
-        interturn, "show", "--session", session, PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+
+
+def test_an_ascii_terminal_survives_any_text(interturn):
+    """Drawings too reach a terminal that lacks their letters, and obey nothing inside them."""
+    text = "[bold red]hola[/] \x1b[2J\x1b]0;título\x07 ñ “así” 漢字 {llaves}"
+    messages = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
+    (session,) = replayed(interturn, {"messages": messages})
+    drawn = interturn.on_a_terminal(
+        "show", "--session", session, PYTHONIOENCODING="ascii", PYTHONUTF8="0"
     )
     assert "[bold red]hola[/]" in drawn
     assert "\x1b[2J" not in drawn
@@ -441,7 +435,10 @@ def test_any_terminal_survives_any_text(interturn, encoding):
 
 def test_a_reader_that_leaves_is_no_error(interturn):
     """A closed pipe ends the command quietly."""
-    (session,) = replayed(interturn, interturn.conversation(500))
+    # More than a pipe holds, so that it is still writing when the reader leaves.
+    said = {"role": "user", "content": "palabra " * 3_000}
+    messages = [said, {"role": "assistant", "content": "Ya."}] * 20
+    (session,) = replayed(interturn, {"messages": messages})
     process = interturn.start("export", "--session", session)
     process.stdout.readline()
     process.stdout.close()

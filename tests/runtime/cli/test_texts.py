@@ -30,7 +30,7 @@ def test_every_sentence_is_used_and_every_used_one_is_there():
     code = "\n".join(
         path.read_text(encoding="utf-8") for path in folder.glob("*.py") if path.name != "texts.py"
     )
-    built = ("error.", "os.", "transcript.", "replay.", "layer.", "finding.")
+    built = ("error.", "os.", "transcript.", "replay.", "layer.", "finding.", "slot.")
     for key in TABLES["en"]:
         quoted = re.search(f"[\"']{re.escape(key)}[\"']", code)
         assert quoted or key in {"visitor", "agent"} or key.startswith(built), key

@@ -346,7 +346,7 @@ def only_declared(path: Path) -> None:
             turn.agent.encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(values=st.lists(JSON, max_size=4), document=st.booleans())
 def test_any_json_gives_turns_or_a_declared_error(tmp_path_factory, values, document):
     """Whatever the JSON, the reader yields sound turns or raises its one error."""

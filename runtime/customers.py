@@ -1,0 +1,559 @@
+"""Customers in memory: their facts learnt turn by turn, as jobs, and brought to rest.
+
+A customer lives as long as a session that holds them, or as long as something is
+left to do: turns to learn from, a snapshot to write. Nobody waits for learning.
+Turns stand in one queue for each customer, in the order that they were recorded,
+whichever session they came from. What is learnt is published at once and rests
+later, at most every ``snapshot_s`` seconds, together with how far each session
+was learnt from: after a crash the rest is learnt again, from the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from interturn.actors.customer import (
+    EMPTY,
+    CustomerActor,
+    CustomerEvent,
+    CustomerLimits,
+    CustomerState,
+    Learnt,
+    Refreshed,
+    decode,
+)
+from interturn.actors.deriver import derived
+from interturn.actors.errors import Forgotten, InterturnError
+from interturn.actors.facts import Fact, FactChange
+from interturn.actors.message import Message
+from interturn.actors.ports import Deriver, Profiler, TokenCounter
+from interturn.actors.profile import OfflineProfiler
+from interturn.runtime.clock import Alarm, Alarms
+from interturn.runtime.errors import StoreFailed, public_errors
+from interturn.runtime.events import log
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, Vault
+from interturn.runtime.promise import Promise
+from interturn.runtime.statistics import Counters
+from interturn.runtime.tokens import INLINE_BYTES
+from interturn.runtime.writer import Writer
+from interturn.storage import Outcome, Tampered, Write, WriteCustomer
+
+_LESSONS_HELD: Final = 64
+"""Turns kept in memory for learning; those that come after are read from the rows again."""
+
+_ATTEMPTS: Final = 5
+"""Failures in a row after which the offline deriver reads the turn in the other's stead."""
+
+
+class Lesson:
+    """Turns of one session to learn from: their messages, or where to read them.
+
+    Attributes:
+        session: whose rows they are.
+        session_id: its id.
+        first: the visitor's sequence number in the first of them.
+        last: the same in the last.
+        messages: of the one turn that it is, after what the agent said before it;
+            None where they are to be read.
+    """
+
+    __slots__ = ("first", "last", "messages", "session", "session_id")
+
+    def __init__(
+        self,
+        session: SessionKeeping,
+        session_id: str,
+        first: int,
+        last: int,
+        messages: tuple[Message, ...] | None,
+    ) -> None:
+        self.session = session
+        self.session_id = session_id
+        self.first = first
+        self.last = last
+        self.messages = messages
+
+
+class CustomerCell:
+    """One customer's place in memory.
+
+    Attributes:
+        actor: their facts and profile.
+        lessons: what is to be learnt from, oldest first.
+        learnt: sessions, by the store's number, and how far they were learnt from.
+        marks: those of them that moved since the last snapshot.
+        gone: whether the customer was forgotten or has become another.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_idle",
+        "_lock",
+        "actor",
+        "alarm",
+        "dirty",
+        "failures",
+        "gone",
+        "keeping",
+        "learning",
+        "learnt",
+        "lessons",
+        "marks",
+        "rest",
+        "saved",
+        "scope",
+    )
+
+    def __init__(self, keeping: CustomerKeeping, actor: CustomerActor) -> None:
+        self.keeping = keeping
+        self.actor = actor
+        self.lessons: deque[Lesson] = deque()
+        self.learnt: dict[int, int] = {}
+        self.marks: dict[int, int] = {}
+        self.dirty = False
+        self.learning = False
+        self.gone = False
+        self.failures = 0
+        self.alarm: Alarm | None = None
+        self.rest: Alarm | None = None
+        self.saved: Promise[None] | None = None
+        self.scope: anyio.CancelScope | None = None
+        self._lock: anyio.Lock | None = None
+        self._idle: anyio.Event | None = None
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """Held by whoever changes what rests, so that each sees the version that it replaces."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
+
+    @property
+    def locked(self) -> bool:
+        """Whether somebody changes what rests."""
+        return self._lock is not None and self._lock.locked()
+
+    def now_idle(self) -> None:
+        """Learning has stopped."""
+        if self._idle is not None:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Return when nothing is being learnt."""
+        while self.learning:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def __repr__(self) -> str:
+        return f"CustomerCell({self.actor!r}, lessons={len(self.lessons)}, dirty={self.dirty})"
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being learnt nor waits for it, but for what rests after a failure."""
+        return not self.learning and (not self.lessons or self.rest is not None)
+
+
+class Jobs(Protocol):
+    """Starts a job in a task of the runtime's own."""
+
+    def __call__(self, job: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Start it."""
+
+
+class Customers:
+    """The customers of one runtime. See the module's head."""
+
+    def __init__(
+        self,
+        *,
+        vault: Vault,
+        writer: Writer,
+        alarms: Alarms,
+        counters: Counters,
+        start: Jobs,
+        moved: Callable[[], None],
+        counter: TokenCounter,
+        limits: CustomerLimits,
+        snapshot_s: float,
+        back_off_s: Callable[[int], float],
+        deriver: Deriver | None,
+        profiler: Profiler | None,
+    ) -> None:
+        self._vault = vault
+        self._writer = writer
+        self._alarms = alarms
+        self._counters = counters
+        self._start = start
+        self._moved = moved
+        self._counter = counter
+        self._limits = limits
+        self._snapshot_s = snapshot_s
+        self._back_off_s = back_off_s
+        self._deriver = deriver
+        self._profiler: Profiler = profiler or OfflineProfiler(counter)
+        # Strong references: whoever is here has something left to do.
+        self._busy: set[CustomerCell] = set()
+        self.closed = False
+
+    def cell(self, keeping: CustomerKeeping) -> CustomerCell:
+        """Return the customer's place, with their facts as they rest."""
+        cell = keeping.cell
+        if not isinstance(cell, CustomerCell):
+            try:
+                state = EMPTY if keeping.state is None else decode(keeping.state)
+            except msgspec.MsgspecError:
+                raise Tampered("customers", f"snapshot {keeping.ref}") from None
+            keeping.state = None
+            cell = keeping.cell = CustomerCell(
+                keeping, CustomerActor(self._limits, self._counter, state)
+            )
+        return cell
+
+    # Learning.
+
+    def learn(self, cell: CustomerCell, lesson: Lesson) -> None:
+        """Take in turns to learn from; nobody waits."""
+        last = cell.lessons[-1] if cell.lessons else None
+        if len(cell.lessons) >= _LESSONS_HELD:
+            lesson.messages = None
+            if last is not None and last.session is lesson.session and last.messages is None:
+                last.last = lesson.last
+                return
+        cell.lessons.append(lesson)
+        self._go_on(cell)
+
+    def _go_on(self, cell: CustomerCell) -> None:
+        free = not (cell.learning or cell.locked or cell.gone or self.closed)
+        if cell.lessons and cell.rest is None and free:
+            cell.learning = True
+            cell.scope = anyio.CancelScope()
+            self._busy.add(cell)
+            self._counters.learning += 1
+            self._start(self._study, cell, cell.scope)
+
+    async def _study(self, cell: CustomerCell, scope: anyio.CancelScope) -> None:
+        """Learn from what is there, turn by turn, until nothing is or something fails."""
+        try:
+            with scope:
+                await self._study_all(cell)
+        finally:
+            cell.learning = False
+            cell.scope = None
+            cell.now_idle()
+            self._counters.learning -= 1
+            self._release(cell)
+            self._moved()
+            self._go_on(cell)
+
+    async def _study_all(self, cell: CustomerCell) -> None:
+        while cell.lessons:
+            lesson = cell.lessons[0]
+            try:
+                await self._study_lesson(cell, lesson)
+            except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
+                _raise_if_ours(error)
+                self._failed(cell, error)
+                return
+            cell.lessons.popleft()
+            if cell.actor.refresh_due:
+                await self._refresh(cell)
+            await anyio.lowlevel.checkpoint()
+
+    async def _study_lesson(self, cell: CustomerCell, lesson: Lesson) -> None:
+        ref = lesson.session.ref
+        while lesson.first <= lesson.last:
+            if lesson.first <= cell.learnt.get(ref, lesson.session.derived):
+                lesson.first += 2  # learnt before, from another reading of the same rows
+                continue
+            turn = lesson.messages
+            if turn is None:
+                turn = await self._read(lesson)
+            if not turn:
+                return  # taken back or deleted: who comes at this number later is another
+            changes = await self._derive(cell, turn)
+            source = (lesson.session_id, lesson.first)
+            self._happened(cell, Learnt(source, turn[-1].at, tuple(changes), turn[-2:]))
+            cell.failures = 0
+            cell.learnt[ref] = cell.marks[ref] = lesson.first + 1
+            self._soon(cell)
+            lesson.first += 2
+            self._counters.derivations += 1
+
+    async def _read(self, lesson: Lesson) -> tuple[Message, ...]:
+        """Read a turn from its rows, with the agent's message before it, if there is one."""
+        asked = lesson.first > 1
+        rows = await self._vault.store.rows(
+            lesson.session.ref, after=lesson.first - 1 - asked, limit=2 + asked
+        )
+        messages = await self._vault.messages(lesson.session, rows)
+        whole = messages and messages[-1].seq == lesson.first + 1
+        return tuple(messages) if whole else ()
+
+    async def _derive(self, cell: CustomerCell, turn: tuple[Message, ...]) -> Sequence[FactChange]:
+        known: Sequence[Fact] = cell.actor.view.facts
+        if self._deriver is not None and cell.failures < _ATTEMPTS:
+            changes = await self._deriver.derive(turn, known)
+            return [change for change in changes if isinstance(change, FactChange)]
+        if sum(len(message.text) for message in turn) > INLINE_BYTES:
+            return await anyio.to_thread.run_sync(derived, turn, known)
+        return derived(turn, known)
+
+    def _failed(self, cell: CustomerCell, error: BaseException) -> None:
+        """Let learning rest; the turn is tried again, and in the end read offline."""
+        cell.failures += 1
+        self._counters.derivations_failed += 1
+        log.warning("derivation_failed", error=type(error).__name__, attempt=cell.failures)
+        pause = self._back_off_s(cell.failures)
+        cell.rest = self._alarms.after(pause, lambda: self.wake(cell))
+
+    def wake(self, cell: CustomerCell) -> None:
+        """Try again what rests after a failure."""
+        if cell.rest is not None:
+            cell.rest.cancel()
+            cell.rest = None
+            self._go_on(cell)
+
+    def wake_all(self) -> None:
+        """Try again at once whatever rests."""
+        for cell in list(self._busy):
+            self.wake(cell)
+
+    async def _refresh(self, cell: CustomerCell) -> None:
+        """Ask the profiler; what it can't do is left for the next time."""
+        view = cell.actor.view
+        cap = self._limits.profile_tokens
+        profile = cell.actor.state.standing
+        try:
+            answer = await self._profiler.refresh(
+                profile, tuple(cell.actor.recent), view.facts, cap_tokens=cap
+            )
+            answer.encode()
+            if answer.strip() and self._counter.count(answer) <= cap:
+                profile = answer
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
+            _raise_if_ours(error)
+            self._counters.derivations_failed += 1
+            log.warning("refresh_failed", error=type(error).__name__)
+        self._happened(cell, Refreshed(profile))
+
+    def _happened(self, cell: CustomerCell, event: CustomerEvent) -> None:
+        """Take up what happened; it rests with the next snapshot."""
+        cell.actor.apply(event, cell.actor.after(event))
+        self._soon(cell)
+
+    # Coming to rest.
+
+    def _soon(self, cell: CustomerCell) -> None:
+        """See that the customer is saved within ``snapshot_s``."""
+        if cell.gone:
+            return
+        cell.dirty = True
+        self._busy.add(cell)
+        if cell.alarm is None:
+            cell.alarm = self._alarms.after(self._snapshot_s, lambda: self._save_due(cell))
+
+    def _save_due(self, cell: CustomerCell) -> None:
+        cell.alarm = None
+        if cell.gone:
+            return
+        if cell.locked or (cell.saved is not None and not cell.saved.done):
+            self._soon(cell)  # one snapshot at a time: each names the version that it saw
+        else:
+            self._save(cell)
+
+    def _save(self, cell: CustomerCell, state: CustomerState | None = None) -> Promise[None]:
+        if cell.alarm is not None:
+            cell.alarm.cancel()
+            cell.alarm = None
+        promise: Promise[None] = Promise()
+        cell.dirty = False
+        marks, cell.marks = cell.marks, {}
+        self._busy.add(cell)
+        cell.saved = promise
+        self._writer.submit(_Snapshot(self, cell, cell.actor.snapshot(state), marks, promise))
+        return promise
+
+    async def rest(self, cell: CustomerCell) -> None:
+        """Return when what is in memory now is on disk.
+
+        Raises:
+            InterturnError: it couldn't be written; it is tried again later.
+        """
+        async with self._changing(cell):
+            if (cell.dirty or cell.marks) and not cell.gone:
+                await self._save(cell).wait()
+
+    @asynccontextmanager
+    async def _changing(self, cell: CustomerCell) -> AsyncIterator[None]:
+        """Be the one who writes; what came to be learnt meanwhile is learnt afterwards."""
+        try:
+            async with cell.lock:
+                await self._settled(cell)
+                yield
+        finally:
+            self._go_on(cell)
+
+    async def _settled(self, cell: CustomerCell) -> None:
+        while cell.saved is not None and not cell.saved.done:
+            with contextlib.suppress(InterturnError):
+                await cell.saved.wait()
+
+    @asynccontextmanager
+    async def paused(self, cell: CustomerCell) -> AsyncIterator[None]:
+        """Learn nothing and write nothing meanwhile; what waits, waits."""
+        try:
+            async with cell.lock:
+                if cell.scope is not None:
+                    cell.scope.cancel()
+                await cell.idle()
+                await self._settled(cell)
+                yield
+        finally:
+            self._go_on(cell)
+
+    async def commit(self, cell: CustomerCell, event: CustomerEvent) -> None:
+        """Bring an event to rest, and only then take it up.
+
+        Raises:
+            Forgotten: the customer was, meanwhile.
+            InterturnError: it isn't on disk; nothing has changed.
+        """
+        async with self._changing(cell):
+            if cell.gone:
+                raise Forgotten
+            keeping, state = cell.keeping, cell.actor.after(event)
+            if keeping.new is None:
+                await self._save(cell, state).wait()
+            else:
+                with public_errors():
+                    await self._vault.store.adopt(
+                        [],
+                        customer=keeping.ref,
+                        new_customer=keeping.new,
+                        snapshot=self.write_after(cell, event),
+                        leaving=None,
+                    )
+                keeping.written()
+            # Not ``state``: something may have been learnt while it was being written.
+            cell.actor.apply(event, cell.actor.after(event))
+
+    def write_after(self, cell: CustomerCell, event: CustomerEvent) -> WriteCustomer:
+        """Return the write that brings an event to rest, for a transaction of the caller's.
+
+        Then `took` follows. The customer is `paused` from before to after.
+        """
+        keeping = cell.keeping
+        sealed = keeping.seal_state(cell.actor.snapshot(cell.actor.after(event)))
+        return WriteCustomer(keeping.ref, sealed, keeping.version, tuple(cell.marks.items()))
+
+    def took(self, cell: CustomerCell, event: CustomerEvent) -> None:
+        """Take up what the caller's transaction brought to rest."""
+        cell.keeping.written()
+        cell.marks.clear()
+        cell.dirty = False
+        cell.actor.apply(event, cell.actor.after(event))
+
+    def unsaved(self, cell: CustomerCell, marks: dict[int, int]) -> None:
+        """A snapshot didn't come to rest, or may not have: look what did, and save it again."""
+        cell.marks = {**marks, **cell.marks}
+        cell.dirty = True
+        self._start(self._look_again, cell)
+
+    async def _look_again(self, cell: CustomerCell) -> None:
+        try:
+            with public_errors():
+                row = await self._vault.store.load_customer(cell.keeping.hash)
+            if row is not None:
+                cell.keeping.version = row.version
+        except InterturnError as error:
+            log.warning("snapshot_failed", error=type(error).__name__)
+        self._soon(cell)
+
+    def _release(self, cell: CustomerCell) -> None:
+        """Let go of a customer who has nothing left to do."""
+        resting = cell.dirty or cell.marks or (cell.saved is not None and not cell.saved.done)
+        if cell.gone or not (resting or cell.lessons or cell.learning):
+            self._busy.discard(cell)
+
+    def dismiss(self, cell: CustomerCell) -> None:
+        """Let go at once of a customer who was forgotten or has become another."""
+        cell.gone = True
+        cell.dirty = False
+        cell.lessons.clear()
+        cell.marks.clear()
+        for alarm in (cell.alarm, cell.rest):
+            if alarm is not None:
+                alarm.cancel()
+        cell.alarm = cell.rest = None
+        self._release(cell)
+        self._vault.forgets(cell.keeping)
+
+    def rested(self, cell: CustomerCell) -> None:
+        """A snapshot is on disk."""
+        self._vault.rested += 1
+        self._release(cell)
+
+    async def rest_all(self) -> None:
+        """Bring everyone to rest who isn't."""
+        for cell in list(self._busy):
+            try:
+                await self.rest(cell)
+            except InterturnError as error:
+                log.error("snapshot_failed", error=type(error).__name__)
+
+
+def _raise_if_ours(error: BaseException) -> None:
+    """Raise a cancellation that is ours; one that a port raised of itself is a failure."""
+    if not isinstance(error, Exception) and anyio.current_effective_deadline() < 0:
+        raise error
+
+
+class _Snapshot:
+    """A customer's state on its way to disk."""
+
+    __slots__ = ("_cell", "_customers", "_marks", "_promise", "_state", "size")
+
+    def __init__(
+        self,
+        customers: Customers,
+        cell: CustomerCell,
+        state: bytes,
+        marks: dict[int, int],
+        promise: Promise[None],
+    ) -> None:
+        self._customers = customers
+        self._cell = cell
+        self._state = state
+        self._marks = marks
+        self._promise = promise
+        self.size = len(state)
+
+    def prepare(self) -> Write:
+        """Seal."""
+        keeping = self._cell.keeping
+        derived = tuple(self._marks.items())
+        return WriteCustomer(keeping.ref, keeping.seal_state(self._state), keeping.version, derived)
+
+    def settle(self, outcome: Outcome) -> None:
+        """It is durable, or the stored version is another."""
+        if outcome != "written":
+            self.fail(StoreFailed("the stored state is not the one in memory"))
+            return
+        self._cell.keeping.written()
+        self._promise.keep(None)
+        self._customers.rested(self._cell)
+
+    def fail(self, error: InterturnError) -> None:
+        """It was not written, or may not have been."""
+        if not self._cell.gone:
+            self._customers.unsaved(self._cell, self._marks)
+        self._promise.fail(error)
