@@ -27,7 +27,13 @@ from interturn.actors.profile import render
 from interturn.actors.session import Layers, SessionActor
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.errors import StoreFailed, public_errors
-from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, Vault, check_chain
+from interturn.runtime.keeping import (
+    CustomerKeeping,
+    SessionKeeping,
+    Vault,
+    check_chain,
+    check_sequence,
+)
 from interturn.runtime.settings import Settings
 from interturn.runtime.tokens import load_counter
 from interturn.storage import (
@@ -187,6 +193,9 @@ class Archive:
             with public_errors():
                 rows = await self._store.rows(keeping.ref, after=after, limit=_PAGE_ROWS)
                 page = await self._vault.messages(keeping, rows)
+                check_sequence(keeping.ref, page, after=after)
+                if len(page) < _PAGE_ROWS and after + len(page) < found.last:
+                    raise Tampered("messages", f"session {keeping.ref}, message {found.last}")
             for message in page:
                 yield message
             if len(page) < _PAGE_ROWS:

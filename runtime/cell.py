@@ -429,6 +429,8 @@ class Cell:
         self.move(Phase.QUARANTINED)
 
     def _drop_state(self, *, keep_hold: bool) -> None:
+        if self.phase is not Phase.READY:
+            return  # it is being read again already
         self._carried = self.held if keep_hold else None
         self._carried_for = self.keeping.claim() if self.keeping is not None else None
         self.actor = self.keeping = None

@@ -10,7 +10,7 @@ the keys of their sessions, a session's key seals its rows and its snapshot.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
@@ -211,21 +211,23 @@ class SessionKeeping:
         place = sealing.message_place(self.hash, row.seq, row.role)
         where = f"session {self.ref}, message {row.seq}"
         body = self._sealer.open(row.sealed, place, table="messages", where=where)
-        text, tokens, name = _decode_body(body)
+        text, tokens, name, when, delivery = _decode_body(body)
+        if (when, delivery) != (row.at, row.delivery):
+            raise Tampered("messages", where)  # what rests beside the sealed body, unsealed
         if counter is not None and name != counter.name:
             tokens = counter.count(text)
         at = _EPOCH + timedelta(microseconds=row.at)
         return Message(row.seq, "agent" if row.role == ROLE_AGENT else "visitor", text, at, tokens)
 
     def _row(self, message: Message, role: int, counter: str, delivery: bytes | None) -> Row:
-        body = _encode_body((message.text, message.tokens, counter))
-        place = sealing.message_place(self.hash, message.seq, role)
         at = (message.at - _EPOCH) // _MICROSECOND
+        body = _encode_body((message.text, message.tokens, counter, at, delivery))
+        place = sealing.message_place(self.hash, message.seq, role)
         return Row(message.seq, role, at, self._sealer.seal(body, place), delivery)
 
 
 _encode_body = msgspec.msgpack.Encoder().encode
-_decode_body = msgspec.msgpack.Decoder(tuple[str, int, str]).decode
+_decode_body = msgspec.msgpack.Decoder(tuple[str, int, str, int, bytes | None]).decode
 
 
 class Vault:
@@ -433,3 +435,14 @@ def check_chain(loaded: LoadedSession) -> None:
         expected += 1
     if loaded.last != expected - 1 or loaded.last % 2:
         raise Tampered("messages", f"session {loaded.session.ref}, message {expected}")
+
+
+def check_sequence(session: int, messages: Sequence[Message], *, after: int) -> None:
+    """Hold a page of messages to follow each other and what came before.
+
+    Raises:
+        Tampered: one is missing.
+    """
+    for expected, message in enumerate(messages, after + 1):
+        if message.seq != expected:
+            raise Tampered("messages", f"session {session}, message {expected}")

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple, Self
 
 import anyio
 
-from interturn.actors.errors import InterturnError
 from interturn.actors.extractive import Extractive
 from interturn.actors.ports import Deriver, Profiler, Retriever, Summarizer, TokenCounter
 from interturn.runtime.clock import Alarms, Clock, SystemClock
@@ -121,6 +120,10 @@ class Runtime:
             Tampered: its root was changed.
             StoreFailed: it can't be opened.
         """
+        if not isinstance(keyring, Keyring):
+            raise TypeError(f"keyring must be a Keyring, not {type(keyring).__name__}")
+        if not isinstance(settings, Settings):
+            raise TypeError(f"settings must be Settings, not {type(settings).__name__}")
         if isinstance(store, (str, os.PathLike)):
             if os.fspath(store) == ":memory:":
                 store = MemoryStore()
@@ -130,6 +133,8 @@ class Runtime:
                     keys=None if keys is None else Path(keys),
                     durability=settings.durability,
                 )
+        elif not hasattr(store, "look"):
+            raise TypeError(f"store must be a path or a Store, not {type(store).__name__}")
         ports = Ports(summarizer, deriver, profiler, retriever, counter)
         return cls(store, keyring, ports, settings, clock or SystemClock())
 
@@ -250,7 +255,7 @@ class Runtime:
                 try:
                     with public_errors():
                         await self._store.close()
-                except InterturnError as error:
+                except Exception as error:  # noqa: BLE001 - whoever opened it is told
                     self._error = self._error or error
             self._closing.set()
             self._opened.set()

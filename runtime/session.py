@@ -23,8 +23,8 @@ from interturn.actors.request import Memory, Request
 from interturn.actors.session import Layers, SessionActor
 from interturn.runtime.cell import Cell
 from interturn.runtime.customer import Customer
-from interturn.runtime.errors import Reentered, StoreFailed, public_errors
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.errors import Reentered, StoreFailed, Tampered, public_errors
+from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping, check_sequence
 from interturn.runtime.letter import Look
 from interturn.runtime.supervisor import Supervisor
 from interturn.runtime.texts import check_id, check_text, check_time
@@ -174,12 +174,16 @@ class Session:
 
     async def transcript(self) -> AsyncIterator[Message]:
         """Iterate over all messages, oldest first, read from the store in pages."""
-        keeping = await self._look(_keeping)
+        keeping, last = await self._look(lambda cell: (_keeping(cell), _last(cell)))
         after = 0
         while page := await self._page(keeping, after, _PAGE_ROWS):
+            with public_errors():
+                check_sequence(keeping.ref, page, after=after)
             for message in page:
                 yield message
             after = page[-1].seq
+        if after < last:
+            raise Tampered("messages", f"session {keeping.ref}, message {after + 1}")
 
     async def identify(self, customer_id: str) -> None:
         """Make the anonymous visitor of this session a customer: it turned out who they are.
@@ -324,6 +328,11 @@ def _layers(cell: Cell) -> Layers:
 def _keeping(cell: Cell) -> SessionKeeping:
     assert cell.keeping is not None
     return cell.keeping
+
+
+def _last(cell: Cell) -> int:
+    assert cell.actor is not None
+    return cell.actor.last
 
 
 def _find(cell: Cell, seq: int) -> list[Message] | None:

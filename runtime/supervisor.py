@@ -391,9 +391,9 @@ class Supervisor:
         if letter.promise.done:
             return letter.promise.result()
         alarm = None
-        if timeout_s is not None:
-            alarm = self._alarms.after(timeout_s, lambda: self._expire(cell, letter))
         try:
+            if timeout_s is not None:
+                alarm = self._alarms.after(timeout_s, lambda: self._expire(cell, letter))
             return await letter.promise.wait()
         except BaseException:
             if not letter.promise.done:

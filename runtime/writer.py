@@ -25,6 +25,7 @@ import anyio.to_thread
 from interturn.runtime.cell import SLICE_S
 from interturn.runtime.clock import Clock
 from interturn.runtime.errors import Fenced, InterturnError, RuntimeClosed, StoreFailed, public
+from interturn.runtime.events import log
 from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.storage import Outcome, Store, Write
@@ -190,7 +191,11 @@ class Writer:
         self._batch = []
         until = self._clock.monotonic() + SLICE_S
         for place, unit in enumerate(units):
-            tell(unit, place)
+            try:
+                tell(unit, place)
+            except Exception as error:  # noqa: BLE001 - one cell's fault never ends the writer
+                self._counters.failures += 1
+                log.error("settling_failed", error=type(error).__name__)
             if self._clock.monotonic() > until:
                 await anyio.lowlevel.checkpoint()
                 until = self._clock.monotonic() + SLICE_S

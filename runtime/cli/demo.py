@@ -97,8 +97,8 @@ async def _play(
     transcript: Transcript, folder: Path, show: Callable[[Moment], None], wait_s: float
 ) -> tuple[Moment, Remembered, str]:
     """Play the conversation, showing each moment; return the last, what stays, what is recalled."""
-    keyring = Keyring.from_file(folder / "memory.key", create=True)
-    async with Runtime.open(folder / "memory.db", keyring=keyring) as runtime:
+    # The key is never on disk, so nobody can read what a killed demo leaves behind.
+    async with Runtime.open(folder / "memory.db", keyring=Keyring.generate()) as runtime:
         session = runtime.session(SESSION, customer=CUSTOMER)
         for number, exchange in enumerate(transcript.turns, 1):
             async with session.turn(

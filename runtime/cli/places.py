@@ -20,15 +20,19 @@ def key_beside(database: Path, key: Path | None) -> Path:
 
 
 def open_runtime(
-    database: Path, key: Path | None, settings: Path | None
+    database: Path, key: Path | None, settings: Path | None, *, temporary: bool = False
 ) -> AbstractAsyncContextManager[Runtime]:
     """Return the runtime to enter, making database and key file together where both are new.
+
+    A ``temporary`` database has a key that is never on disk: nobody can read what
+    a killed process leaves of it.
 
     Raises:
         Refusal: the database is there and its key file isn't.
     """
     loaded = Settings.load(settings, os.environ)
-    return Runtime.open(database, keyring=_keyring(database, key), settings=loaded)
+    keyring = Keyring.generate() if temporary else _keyring(database, key)
+    return Runtime.open(database, keyring=keyring, settings=loaded)
 
 
 def open_archive(

@@ -173,7 +173,6 @@ def _replay(
     temporary = database is None
     with tempfile.TemporaryDirectory(prefix="interturn-") as folder:
         path = Path(folder, "memory.db") if database is None else database
-        key = path.with_name("memory.key") if temporary else key
         before = disk_bytes(path)
         with _progress(terminal, total) as advance:
 
@@ -187,7 +186,7 @@ def _replay(
                     functools.partial(
                         _through,
                         _transcripts(files, plan.limit),
-                        open_runtime(path, key, settings),
+                        open_runtime(path, key, settings, temporary=temporary),
                         plan=plan,
                         tally=tally,
                         told=told,

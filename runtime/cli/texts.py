@@ -54,7 +54,7 @@ SPANISH: Final[dict[str, str]] = {
     "help.default": "por defecto:",
     "help.envvar": "variable:",
     "help.required": "obligatorio",
-    "help.demo": "Una conversación de muestra, con las capas según se mueven. Sin red ni llaves.",
+    "help.demo": "Una conversación de muestra, con las capas según se mueven. Sin red ni claves.",
     "help.chat": "Conversar en la terminal con un agente sin modelo que solo recuerda.",
     "help.replay": (
         "Pasa conversaciones reales por una base de datos, turno a turno. Lee LoCoMo, SGD, "
@@ -62,15 +62,15 @@ SPANISH: Final[dict[str, str]] = {
     ),
     "help.show": "Las capas de una sesión y sus últimos mensajes, o lo que se sabe de un cliente.",
     "help.export": "La conversación tal cual: quién, cuándo y qué.",
-    "help.forget": "Olvida a un cliente: destruye su llave, sus sesiones y lo que se sabe de él.",
+    "help.forget": "Olvida a un cliente: destruye su clave, sus sesiones y lo que se sabe de él.",
     "help.doctor": "Comprueba que todo se descifra y que nada falta ni sobra.",
-    "help.keys": "Las llaves maestras.",
-    "help.keys_new": "Crea un archivo de llaves o añade una llave nueva al que haya.",
-    "help.keys_list": "Los identificadores de las llaves; nunca las llaves.",
+    "help.keys": "Las claves maestras.",
+    "help.keys_new": "Crea un archivo de claves o añade una clave nueva al que haya.",
+    "help.keys_list": "Los identificadores de las claves; nunca las claves.",
     "help.db": "La base de datos.",
     "help.db_replay": "La base de datos. Si no se indica, una temporal que se borra al terminar.",
-    "help.key": "El archivo de llaves. Si no se indica, memory.key junto a la base de datos.",
-    "help.keys_path": "El archivo de llaves.",
+    "help.key": "El archivo de claves. Si no se indica, memory.key junto a la base de datos.",
+    "help.keys_path": "El archivo de claves.",
     "help.settings": "Ajustes, en un archivo TOML.",
     "help.json": "Escribe JSON, para programas.",
     "help.session": "La sesión.",
@@ -218,7 +218,7 @@ SPANISH: Final[dict[str, str]] = {
     "forget.messages": "Mensajes",
     "forget.facts": "Hechos",
     "forget.copies": (
-        "Las copias hechas antes no cambian: quien tenga una, con sus llaves, aún puede leerla."
+        "Las copias hechas antes no cambian: quien tenga una, con sus claves, aún puede leerla."
     ),
     # doctor
     "doctor.customers": "Clientes",
@@ -230,7 +230,7 @@ SPANISH: Final[dict[str, str]] = {
     "doctor.finding": "{kind}: {where}",
     "doctor.findings": "hallazgos: {count}",
     "finding.tampered": "bytes sellados cambiados, movidos o cortados",
-    "finding.wrong-key": "la llave no lo abre",
+    "finding.wrong-key": "la clave no lo abre",
     "finding.gap": "faltan mensajes",
     "finding.pair": "un turno no son dos mensajes",
     "finding.cursor": "el cursor no concuerda",
@@ -238,7 +238,7 @@ SPANISH: Final[dict[str, str]] = {
     "finding.database": "la base de datos está dañada",
     "finding.plaintext": "hay texto sin cifrar",
     # keys
-    "keys.made": "Archivo de llaves {path} creado; la llave activa es {key}.",
+    "keys.made": "Archivo de claves {path} creado; la clave activa es {key}.",
     "keys.added": "Llave {key} añadida a {path}; ahora es la activa.",
     "keys.active": "activa",
     # Refusals
@@ -265,7 +265,7 @@ SPANISH: Final[dict[str, str]] = {
     "error.CustomerMismatch": "la sesión es de otro cliente",
     "error.StoreOwned": "la base de datos está en uso por {owner}",
     "error.Fenced": "otro proceso se ha hecho cargo de la base de datos",
-    "error.WrongKey": "la llave no abre esta base de datos (hace falta la llave {key_id})",
+    "error.WrongKey": "la clave no abre esta base de datos (hace falta la clave {key_id})",
     "error.Tampered": "hay bytes sellados cambiados, movidos o cortados: {table} {where}",
     "error.StoreFailed": "el almacén ha fallado: {cause}",
     "error.SchemaTooNew": (
@@ -277,7 +277,7 @@ SPANISH: Final[dict[str, str]] = {
     "error.UnknownCustomer": "no hay ningún cliente con ese nombre",
     "error.NotConfirmed": "olvidar no se puede deshacer; sin una terminal hace falta --yes",
     "error.NoDatabase": "no hay ninguna base de datos en {path}",
-    "error.NoKey": "no hay ningún archivo de llaves en {path}",
+    "error.NoKey": "no hay ningún archivo de claves en {path}",
     "error.ReplayDiffers": (
         "la sesión ya tiene otra conversación; con --session-prefix va a una sesión nueva"
     ),

@@ -332,7 +332,7 @@ def test_a_wrong_key_is_refused_and_nothing_is_touched(interturn):
         ["forget", "--customer", "ana", "--yes"],
     ):
         refusal = interturn.refusal(*command, "--key", "other.key", "--lang", "es")
-        assert "la llave no abre esta base de datos" in refusal
+        assert "la clave no abre esta base de datos" in refusal
     assert files(interturn) == before
 
 
