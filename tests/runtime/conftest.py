@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from interturn.actors import FactChange
 from interturn.runtime import Keyring, Runtime
 from interturn.storage import SqliteStore
 
@@ -374,3 +375,23 @@ def interrupt():
         return steps[0] >= at
 
     return run
+
+
+class Words:
+    """A deriver that keeps the visitor's words as one fact; ``gate``, if set, is awaited."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.gate: asyncio.Event | None = None
+
+    async def derive(self, turn, known):
+        said = turn[-2].text
+        self.seen.append(said)
+        if self.gate is not None:
+            await self.gate.wait()
+        return [FactChange("set", f"said:{said}", said)]
+
+
+@pytest.fixture
+def words() -> Words:
+    return Words()

@@ -55,17 +55,17 @@ class _Nothing:
         return []
 
 
-async def test_a_turn_costs_the_same_at_2000_as_at_20(opened, watch, counter, summarizer):
-    """Assembly reads no disk and counts nothing; a turn costs at 2,000 what it did at 20."""
+async def test_a_turn_costs_the_same_at_10000_as_at_20(opened, watch, counter, summarizer):
+    """Assembly reads no disk and counts nothing; a turn costs at 10,000 what it did at 20."""
     watched = watch(MemoryStore())
     costs = Costs(watched, counter)
     recorder = summarizer(lambda leaving, _: f"Ana pidió el {leaving[0].seq}.")
     async with opened(watched, summarizer=recorder, deriver=_Nothing()) as runtime:
         session = runtime.session("s")
         seen = {}
-        for number in range(1, 2_002):
+        for number in range(1, 10_002):
             cost = await _turn(session, number, costs)
-            if number in (20, 200, 2_000):
+            if number in (20, 200, 10_000):
                 seen[number] = cost
             await runtime.flush()
     assembled, accounted, recorded = seen[20]
@@ -74,7 +74,7 @@ async def test_a_turn_costs_the_same_at_2000_as_at_20(opened, watch, counter, su
     assert accounted["counted"] <= 4  # system, instructions, summary, text: each once
     assert recorded["commit"] == 1
     assert recorded["counted"] <= 3  # the reply; the line that a fold adds, and its summary
-    assert seen[200] == seen[2_000] == seen[20]
+    assert seen[200] == seen[10_000] == seen[20]
 
 
 async def test_each_text_is_counted_once(opened, counter, summarizer, say):

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from interturn.actors.facts import FactChange
 from interturn.runtime import (
     CustomerMismatch,
     MemoryStore,
@@ -19,26 +18,6 @@ from interturn.runtime import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-class Words:
-    """A deriver that keeps the visitor's words as one fact; ``gate``, if set, is awaited."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-        self.gate: asyncio.Event | None = None
-
-    async def derive(self, turn, known):  # noqa: ARG002 - the port's signature
-        said = turn[-2].text
-        self.seen.append(said)
-        if self.gate is not None:
-            await self.gate.wait()
-        return [FactChange("set", f"said:{said}", said)]
-
-
-@pytest.fixture
-def words() -> Words:
-    return Words()
 
 
 async def told(customer) -> dict[str, int]:

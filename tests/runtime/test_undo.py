@@ -6,30 +6,9 @@ import asyncio
 
 import pytest
 
-from interturn.actors.facts import FactChange
 from interturn.runtime import MemoryStore, Reentered, Settings, StoreFailed
 
 pytestmark = pytest.mark.anyio
-
-
-class Words:
-    """A deriver that keeps the visitor's words as one fact; ``gate``, if set, is awaited."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-        self.gate: asyncio.Event | None = None
-
-    async def derive(self, turn, known):  # noqa: ARG002 - the port's signature
-        said = turn[-2].text
-        self.seen.append(said)
-        if self.gate is not None:
-            await self.gate.wait()
-        return [FactChange("set", f"said:{said}", said)]
-
-
-@pytest.fixture
-def words() -> Words:
-    return Words()
 
 
 async def told(customer) -> dict[str, int]:
@@ -153,7 +132,7 @@ async def test_undo_after_the_session_has_come_back(opened, words, until):
 
 async def test_undo_after_a_crash_before_learning(opened, words, watched):
     """Turns found unlearnt at the start can be taken back, and those that follow are learnt."""
-    held = Words()
+    held = type(words)()
     held.gate = asyncio.Event()
     async with opened(deriver=held, settings=Settings(drain_s=0)) as runtime:
         session = runtime.session("s", customer="ana")
