@@ -302,7 +302,9 @@ class Customers:
         known: Sequence[Fact] = cell.actor.view.facts
         if self._deriver is not None and cell.failures < _ATTEMPTS:
             changes = await self._deriver.derive(turn, known)
-            return [change for change in changes if isinstance(change, FactChange)]
+            if not all(isinstance(change, FactChange) for change in changes):
+                raise TypeError("a deriver answers FactChange values")
+            return changes
         if sum(len(message.text) for message in turn) > INLINE_BYTES:
             return await anyio.to_thread.run_sync(derived, turn, known)
         return derived(turn, known)

@@ -134,11 +134,10 @@ class SessionKeeping:
         """Return the session's key, wrapped for another customer."""
         return customer.sealer.seal(self._key, sealing.session_key_place(self.hash))
 
-    def becomes(self, customer: CustomerKeeping, wrapped: bytes) -> None:
-        """Take note that the session is another customer's."""
+    def becomes(self, customer: CustomerKeeping) -> None:
+        """Take note that the session is another customer's, in the store too."""
         self.customer = customer
-        if self.new is not None:
-            self.new = msgspec.structs.replace(self.new, customer=customer.ref, wrapped=wrapped)
+        self.new = None
 
     def check(self, claim: Claim | None) -> None:
         """Let the caller in if they name the owner, or nobody.

@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from interturn.actors.commands import Release, Take
 from interturn.actors.customer import Joined, Unlearnt
 from interturn.actors.errors import CustomerMismatch, Forgotten
@@ -170,32 +172,42 @@ class Moves:
             # What was learnt rests with the facts that it taught, or it would be twice.
             ours.marks.update(theirs.marks)
             wrapped = {session.ref: session.wrapped_for(target) for session in sessions}
+            new = [session.new for session in sessions if session.new is not None]
+            stored = [session.ref for session in sessions if session.new is None]
             unfinished: StorageError | None = None
-            if leaving.new is None:
-                stored = [session.ref for session in sessions if session.new is None]
-                try:
-                    await self._vault.store.adopt(
-                        [(ref, wrapped[ref]) for ref in stored],
-                        customer=target.ref,
-                        new_customer=target.new,
-                        snapshot=self._customers.write_after(ours, event),
-                        leaving=leaving.ref,
-                    )
-                except StorageError as error:
-                    if await self._vault.store.load_customer(leaving.hash) is not None:
-                        raise
-                    # It is done: only the answer was lost, or traces are still to be erased.
-                    unknown = isinstance(error, StoreFailed) and error.unknown
-                    unfinished = None if unknown else error
-                self._customers.took(ours, event)
+            try:
+                await self._vault.store.adopt(
+                    [(ref, wrapped[ref]) for ref in stored],
+                    customer=target.ref,
+                    new_customer=target.new,
+                    snapshot=self._customers.write_after(ours, event),
+                    leaving=None if leaving.new else leaving.ref,
+                    new_sessions=[
+                        replace(row, customer=target.ref, wrapped=wrapped[row.ref]) for row in new
+                    ],
+                )
+            except StorageError as error:
+                if not await self._joined(leaving, sessions):
+                    raise
+                # It is done: only the answer was lost, or traces are still to be erased.
+                unknown = isinstance(error, StoreFailed) and error.unknown
+                unfinished = None if unknown else error
+            self._customers.took(ours, event)
             for session in sessions:
-                session.becomes(target, wrapped[session.ref])
+                session.becomes(target)
                 ours.learnt[session.ref] = theirs.learnt.get(session.ref, session.derived)
             ours.lessons.extend(theirs.lessons)
             self._customers.dismiss(theirs)
         if unfinished is not None:
             raise unfinished
         return True
+
+    async def _joined(self, leaving: CustomerKeeping, sessions: list[SessionKeeping]) -> bool:
+        """Return whether the store has joined them, whatever it answered."""
+        if leaving.new is None:
+            return await self._vault.store.load_customer(leaving.hash) is None
+        found = await self._vault.store.load_session(sessions[0].hash, recent=0)
+        return found is not None
 
     async def undo(self, session_id: str, claim: Claim | None) -> bool:
         """Take back the newest turn of a session, and what it alone taught."""

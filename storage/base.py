@@ -293,6 +293,7 @@ class Store(Protocol):
         new_customer: CustomerRow | None,
         snapshot: WriteCustomer | None,
         leaving: int | None,
+        new_sessions: Sequence[SessionRow] = (),
     ) -> None:
         """Give sessions to a customer, in one transaction: for identify and merge.
 
@@ -307,13 +308,14 @@ class Store(Protocol):
             leaving: `ref` of another customer, who must own no session any more
                 and is removed with their key and snapshot; absent, nothing is
                 to remove.
+            new_sessions: of that customer's, with no turn yet; inserted.
 
         Raises:
-            ValueError: ``new_customer`` or ``snapshot`` is not ``customer``'s, or
-                ``leaving`` is ``customer``. Nothing was changed.
+            ValueError: ``new_customer``, ``snapshot`` or a new session is not
+                ``customer``'s, or ``leaving`` is ``customer``. Nothing was changed.
             Fenced: another process has taken over. Nothing was changed.
-            StoreFailed: ``stale…``: a session or the customer isn't there, their
-                `ref` or hash is somebody else's, the snapshot is of another
+            StoreFailed: ``stale…``: a session or the customer isn't there, a `ref`
+                or hash is somebody else's, the snapshot is of another
                 version, or ``leaving`` still owns a session; nothing was changed.
                 Otherwise nothing was changed unless it says ``unknown``; where it
                 says that an erasure is to be finished, all was changed.

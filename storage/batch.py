@@ -15,6 +15,7 @@ from .base import (
     ROLE_VISITOR,
     CustomerRow,
     Outcome,
+    SessionRow,
     Write,
     WriteCustomer,
     WriteSession,
@@ -87,12 +88,15 @@ def check_adoption(
     new_customer: CustomerRow | None,
     snapshot: WriteCustomer | None,
     leaving: int | None,
+    new_sessions: Sequence[SessionRow],
 ) -> None:
     """Raise `ValueError` unless these belong together."""
     if new_customer is not None and new_customer.ref != customer:
         raise ValueError("an adoption brings another customer than its own")
     if snapshot is not None and snapshot.customer != customer:
         raise ValueError("an adoption brings another customer's snapshot")
+    if any(session.customer != customer for session in new_sessions):
+        raise ValueError("an adoption brings another customer's session")
     if leaving == customer:
         raise ValueError("a customer can't adopt from themselves and leave")
 

@@ -32,7 +32,7 @@ from typing import Final
 import aiosqlite
 
 from . import statements
-from .base import CustomerRow, Erased, WriteCustomer
+from .base import CustomerRow, Erased, SessionRow, WriteCustomer
 from .connection import BUSY_S, failure
 from .errors import StoreFailed
 from .writing import Writing, check_epoch, parts, transaction
@@ -93,6 +93,7 @@ class Eraser(Writing):
         new_customer: CustomerRow | None,
         snapshot: WriteCustomer | None,
         leaving: int | None,
+        new_sessions: Sequence[SessionRow],
     ) -> None:
         """Give sessions to a customer, and remove the one who is leaving."""
         async with self._turns, self._synced():
@@ -110,13 +111,14 @@ class Eraser(Writing):
                     ):
                         raise StoreFailed("stale: the customer isn't there")
                     await self._move(sessions, customer)
+                    if new_sessions:
+                        await self._run(statements.sessions(new_sessions, self._epoch))
                     if snapshot is not None:
                         await self._replace(snapshot)
-                    await self._leave(leaving)
+                    if sessions or leaving is not None:
+                        await self._leave(leaving)
             except sqlite3.IntegrityError:
-                raise StoreFailed(
-                    "stale: the customer's reference or hash is somebody else's"
-                ) from None
+                raise StoreFailed("stale: a reference or hash is somebody else's") from None
         await self.finish()
 
     async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None) -> bool:

@@ -161,39 +161,46 @@ class MemoryStore:
         new_customer: CustomerRow | None,
         snapshot: WriteCustomer | None,
         leaving: int | None,
+        new_sessions: Sequence[SessionRow] = (),
     ) -> None:
         """Give sessions to a customer; see `Store.adopt`.
 
         Raises `ValueError`, `Fenced`; `StoreFailed` (``stale…``): nothing was changed.
         """
-        check_adoption(customer, new_customer, snapshot, leaving)
+        check_adoption(customer, new_customer, snapshot, leaving, new_sessions)
         self._check_owned()
-        contents = self._contents
-        there = contents.customers.get(customer)
         if new_customer is not None and not self._fits(new_customer):
-            raise StoreFailed("stale: the customer's reference or hash is somebody else's")
-        there = there or new_customer
+            raise StoreFailed("stale: a reference or hash is somebody else's")
+        there = self._contents.customers.get(customer, new_customer)
         if there is None:
             raise StoreFailed("stale: the customer isn't there")
-        moved = {ref for ref, _ in sessions}
-        if not moved <= contents.sessions.keys() or len(moved) < len(sessions):
-            raise StoreFailed("stale: a session isn't there")
+        self._check_moves([ref for ref, _ in sessions], new_sessions)
         if snapshot is not None and snapshot.seen != there.version:
             raise StoreFailed("stale: the customer's snapshot is of another version")
-        if any(
-            session.customer == leaving and ref not in moved
-            for ref, session in contents.sessions.items()
-        ):
-            raise StoreFailed("stale: the customer who is leaving still owns a session")
+        self._check_leaves(leaving, {ref for ref, _ in sessions})
         self._write_customer(there)
+        for session in new_sessions:
+            self._write_session(session, None)
+        stored = self._contents.sessions
         for ref, wrapped in sessions:
-            contents.sessions[ref] = msgspec.structs.replace(
-                contents.sessions[ref], customer=customer, wrapped=wrapped
-            )
+            stored[ref] = msgspec.structs.replace(stored[ref], customer=customer, wrapped=wrapped)
         if snapshot is not None:
             self._write_customer_snapshot(snapshot)
         if leaving is not None:
             self._drop_customer(leaving)
+
+    def _check_moves(self, moved: list[int], new_sessions: Sequence[SessionRow]) -> None:
+        contents = self._contents
+        if not contents.sessions.keys() >= set(moved) or len(set(moved)) < len(moved):
+            raise StoreFailed("stale: a session isn't there")
+        for session in new_sessions:
+            if session.ref in contents.sessions or session.hash in contents.session_refs:
+                raise StoreFailed("stale: a reference or hash is somebody else's")
+
+    def _check_leaves(self, leaving: int | None, moved: set[int]) -> None:
+        for ref, session in self._contents.sessions.items():
+            if session.customer == leaving and ref not in moved:
+                raise StoreFailed("stale: the customer who is leaving still owns a session")
 
     async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
         """Remove a session's newest turn, if it is this one and not folded.

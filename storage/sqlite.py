@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 import aiosqlite
 
 from . import schema, writing
-from .base import CustomerRow, Erased, Opened, Outcome, Root, Write, WriteCustomer
+from .base import CustomerRow, Erased, Opened, Outcome, Root, SessionRow, Write, WriteCustomer
 from .batch import Batch, check_adoption
 from .connection import beside, connect, disconnect, failure, reading_uri, writing_uri
 from .erasing import LOG_IS_BACK, SCRUB, Eraser
@@ -157,12 +157,13 @@ class SqliteStore(Reading):
         new_customer: CustomerRow | None,
         snapshot: WriteCustomer | None,
         leaving: int | None,
+        new_sessions: Sequence[SessionRow] = (),
     ) -> None:
         """Give sessions to a customer, in one transaction; see `Store.adopt`.
 
         Raises `ValueError`, `Fenced`, `StoreFailed`.
         """
-        check_adoption(customer, new_customer, snapshot, leaving)
+        check_adoption(customer, new_customer, snapshot, leaving, new_sessions)
         await self._erase(
             lambda eraser: eraser.adopt(
                 sessions,
@@ -170,6 +171,7 @@ class SqliteStore(Reading):
                 new_customer=new_customer,
                 snapshot=snapshot,
                 leaving=leaving,
+                new_sessions=new_sessions,
             )
         )
 

@@ -85,6 +85,39 @@ async def test_identify_before_the_first_turn(opened, words):
         assert await told(runtime.customer("ana")) == {"uno": 1}
 
 
+async def test_identify_before_the_first_turn_is_durable(opened, words):
+    """Whoever logs in and says nothing is still known after a restart."""
+    async with opened(deriver=words) as runtime:
+        await runtime.session("web").identify("ana")
+    async with opened(deriver=words) as runtime:
+        web = runtime.session("web")
+        assert (await web.layers()).customer == "ana"
+        assert await runtime.customer("ana").sessions() == ["web"]
+        with pytest.raises(CustomerMismatch):
+            await web.identify("berta")
+        await web.record("uno", "x")
+        await runtime.flush()
+        assert await told(runtime.customer("ana")) == {"uno": 1}
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_an_early_identify_whose_write_fails(opened, words, watched, applied):
+    """Before the first turn too: not done is said, a lost answer is looked up."""
+    async with opened(watched, deriver=words) as runtime:
+        web = runtime.session("web")
+        watched.fail("adopt", StoreFailed("disk", unknown=applied), applied=applied)
+        if applied:
+            await web.identify("ana")
+        else:
+            with pytest.raises(StoreFailed):
+                await web.identify("ana")
+            assert (await web.layers()).customer is None
+            await web.identify("ana")
+        await web.record("uno", "x")
+        await runtime.flush()
+        assert await told(runtime.customer("ana")) == {"uno": 1}
+
+
 async def test_identify_takes_what_an_operator_noted(opened, words):
     """What was remembered of a visitor before their first turn becomes the customer's."""
     async with opened(deriver=words) as runtime:

@@ -35,6 +35,7 @@ REMOVALS = st.one_of(
         st.booleans(),
         SEEN,
         st.one_of(st.none(), REFS),
+        st.lists(REFS, max_size=1),
     ),
 )
 
@@ -64,12 +65,18 @@ def call(scribe, step):
             return lambda store: store.forget(customer)
         case ("delete", session):
             return lambda store: store.delete_session(session)
-        case ("adopt", sessions, customer, new, seen, leaving):
+        case ("adopt", sessions, customer, new, seen, leaving, begun):
             moved = [(ref, scribe.session(ref, 1).wrapped) for ref in sessions]
             row = scribe.customer(customer) if new else None
             facts = None if seen is None else scribe.facts(customer, seen, (1, 2))
+            begun = [scribe.session(ref, customer) for ref in begun]
             return lambda store: store.adopt(
-                moved, customer=customer, new_customer=row, snapshot=facts, leaving=leaving
+                moved,
+                customer=customer,
+                new_customer=row,
+                snapshot=facts,
+                leaving=leaving,
+                new_sessions=begun,
             )
 
 

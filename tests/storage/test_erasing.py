@@ -172,7 +172,16 @@ async def test_sessions_are_adopted_by_a_customer_who_is_there(store, scribe):
 
 @pytest.mark.parametrize(
     "case",
-    ["nobody", "no session", "twice", "version", "left behind", "taken ref", "taken hash"],
+    [
+        "nobody",
+        "no session",
+        "twice",
+        "version",
+        "left behind",
+        "taken ref",
+        "taken hash",
+        "session there",
+    ],
 )
 async def test_a_stale_adoption_is_refused_whole(store, scribe, case):
     """Whatever isn't as the caller saw it: nothing has changed."""
@@ -197,6 +206,7 @@ async def test_a_stale_adoption_is_refused_whole(store, scribe, case):
             "new_customer": msgspec.structs.replace(scribe.customer(1), ref=8),
             "snapshot": None,
         },
+        "session there": {"new_sessions": [scribe.session(3, 1)]},
     }[case]
     with pytest.raises(StoreFailed, match=r"^the store failed: stale") as told:
         await store.adopt(**call)
@@ -205,7 +215,26 @@ async def test_a_stale_adoption_is_refused_whole(store, scribe, case):
     assert await store.commit([scribe.turn(2, 3)]) == ["written"]
 
 
-@pytest.mark.parametrize("case", ["row", "snapshot", "leaving"])
+async def test_a_session_may_begin_with_no_turn(store, scribe):
+    """What is adopted before its first turn is there, empty, and its first turn follows."""
+    begun = scribe.session(4, 1)
+    await store.adopt(
+        [],
+        customer=1,
+        new_customer=scribe.customer(1),
+        snapshot=None,
+        leaving=None,
+        new_sessions=[begun],
+    )
+    loaded = await store.load_session(begun.hash, recent=4)
+    assert (loaded.session, loaded.last, loaded.rows) == (begun, 0, [])
+    assert await store.sessions_of(1) == [begun]
+    assert await store.underived(after=0, limit=9) == []
+    assert await store.commit([scribe.turn(4, 1)]) == ["written"]
+    assert await store.delete_session(4) == 2
+
+
+@pytest.mark.parametrize("case", ["row", "snapshot", "leaving", "session"])
 async def test_an_adoption_that_makes_no_sense_is_refused(store, scribe, case):
     """Another customer's row or snapshot, or adopting from oneself."""
     await store.commit([scribe.first(1), scribe.first(2)])
@@ -214,6 +243,7 @@ async def test_an_adoption_that_makes_no_sense_is_refused(store, scribe, case):
         "row": {"new_customer": scribe.customer(2)},
         "snapshot": {"snapshot": scribe.facts(2, 0)},
         "leaving": {"leaving": 1},
+        "session": {"new_sessions": [scribe.session(7, 2)]},
     }[case]
     with pytest.raises(ValueError, match="adopt"):
         await store.adopt([(2, b"w")], **call)
