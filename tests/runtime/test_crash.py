@@ -19,6 +19,8 @@ CHILD = textwrap.dedent('''
     import asyncio, os, signal, sys
     from collections import Counter
 
+    import aiosqlite
+
     from interturn.actors.facts import FactChange
     from interturn.runtime import Keyring, Runtime, Settings
     from interturn.storage import SqliteStore
@@ -30,6 +32,15 @@ CHILD = textwrap.dedent('''
         passed[name] += 1
         if (name, passed[name]) == (point, nth):
             os.kill(os.getpid(), signal.SIGKILL)
+
+    doing = ""
+    execute = aiosqlite.Connection.execute_fetchall
+
+    def dying(self, sql, parameters=None):
+        here("statement of " + doing)
+        return execute(self, sql, parameters)
+
+    aiosqlite.Connection.execute_fetchall = dying
 
     class Dying:
         def __init__(self, inner):
@@ -65,6 +76,7 @@ CHILD = textwrap.dedent('''
             return (len(text.encode()) + 3) // 4
 
     async def main():
+        global doing
         settings = Settings(snapshot_s=0, profile_every=2, drain_s=1)
         keyring = Keyring.from_file(key, create=True)
         store = Dying(SqliteStore(path))
@@ -87,6 +99,16 @@ CHILD = textwrap.dedent('''
             print("anon 1", flush=True)
             await runtime.flush()
             await web.undo()
+            for name in ("bea", "eva"):
+                await runtime.session(name, customer=name).record(name + " 0", "x")
+                print(name, 0, flush=True)
+            await runtime.flush()
+            doing = "merge"
+            await runtime.customer("ana").merge("bea")
+            doing = "forget"
+            await runtime.customer("eva").forget()
+            doing = ""
+            print("forgotten", flush=True)
 
     asyncio.run(main())
 ''')
@@ -105,8 +127,11 @@ POINTS = [
     *[(point, nth) for point in ("before derive", "after derive") for nth in (1, 5)],
     ("refresh", 1),
     ("refresh", 2),
-    ("before adopt", 1),
-    ("after adopt", 1),
+    *[(point, nth) for point in ("before adopt", "after adopt") for nth in (1, 2)],
+    *[("statement of merge", nth) for nth in (2, 5, 8, 11, 14)],
+    *[("statement of forget", nth) for nth in (2, 5, 8, 11, 14, 17)],
+    ("before forget", 1),
+    ("after forget", 1),
     ("before undo", 1),
     ("after undo", 1),
     ("never", 1),
@@ -126,7 +151,8 @@ async def test_killed(opened, tmp_path: Path, point, nth):
     async with opened(path, keyring=keyring, deriver=Words()) as runtime:
         await runtime.flush()
         owners = {}
-        for customer in (runtime.customer("ana"), runtime.session("anon").customer):
+        people = [runtime.customer(name) for name in ("ana", "bea", "eva")]
+        for customer in (*people, runtime.session("anon").customer):
             facts = {f.slot: f for f in await customer.facts()}
             owners[id(customer)] = facts
             ids = await customer.sessions()
@@ -137,7 +163,11 @@ async def test_killed(opened, tmp_path: Path, point, nth):
             assert {slot for slot in facts if slot != "all"} == {f"said:{text}" for text in said}
             assert all(f.sightings == 1 for slot, f in facts.items() if slot != "all")
             assert not said or facts["all"].sightings == len(said)
-            assert set(await _written(runtime)) >= set(acknowledged) - {"web 2"}
+        written = set(await _written(runtime))
+        assert written >= set(acknowledged) - {"web 2", "eva 0", "forgotten"}
+        assert "eva 0" not in written or "forgotten" not in acknowledged
+        assert ("eva 0" in written) == bool(await people[2].facts())
+        assert len(await people[1].sessions()) + len(await people[0].sessions()) <= 4
     async with opened(path, keyring=keyring, deriver=Words()) as runtime:
         await runtime.flush()
         again = {f.slot: f for f in await runtime.customer("ana").facts()}
@@ -146,7 +176,7 @@ async def test_killed(opened, tmp_path: Path, point, nth):
 
 async def _written(runtime) -> list[str]:
     said = []
-    for session_id in ("web", "tel", "anon"):
+    for session_id in ("web", "tel", "anon", "bea", "eva"):
         transcript = runtime.session(session_id).transcript()
         said += [m.text async for m in transcript if m.role == "visitor"]
     return said
