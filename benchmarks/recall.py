@@ -1,198 +1,71 @@
-"""What is remembered of real conversations, offline: evidence, facts and small talk.
+"""What is remembered of real conversations, offline: one table.
 
-Run with ``python benchmarks/recall.py [--data ../shared/data]``.
-One table. A new session asks a question about earlier ones; the memory block holds
+Run with ``python benchmarks/recall.py [--data ../shared/data]``. Data that isn't there is
+an error: all of the table or none.
+
+Evidence recall: a new session asks a question about earlier ones; the memory block holds
 facts, best first, until its tokens (o200k_base) are used up. A turn that holds
 evidence counts as recalled if a fact that it is the source of is in the block. Beside
 it stand two rivals that hold the visitor's raw messages at the same tokens: the
-newest ones, and those that plain BM25 over English stems ranks best.
+newest ones, and those that plain BM25 over English stems ranks best. Recall is the mean
+over questions. LongMemEval is asked twice: of a question's own sessions, and with the
+sessions of 25 questions pooled as one customer's.
 
-LoCoMo: each speaker as the visitor in turn, several messages of one side in a row
-joined to one; categories 1 to 4; what the visitor said. LongMemEval: the user's turns
-marked as evidence, in a question's own sessions, and with the sessions of 25
-questions pooled as one customer's. Recall is the mean over questions.
+How the other rows are measured stands at the head of `labelled`, `updates`, `survival`
+and `costs`; what is read of each data set, in `data`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
-import itertools
-import json
 import math
 import re
 import statistics
-import time
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import snowballstemmer  # type: ignore[import-untyped]
+from costs import assembling_us, query_us
+from data import AT, PERSONAS, Customer, Source, Turn, locomo, longmemeval, pooled, sgd, small_talk
+from labelled import Tally, gold, personas, slots
+from survival import FOLDS, of_gold, of_locomo
+from updates import counted, updates
 
-from interturn.actors import Fact, Message, TokenCounter
+from interturn.actors import Fact, TokenCounter
+from interturn.actors.book import FactBook
+from interturn.actors.deriver import derived
 from interturn.actors.retrieval import FactIndex
-from interturn.actors.statements import statements
+from interturn.runtime import Keyring, Runtime
 from interturn.runtime.tokens import load_counter
 
-try:
-    from interturn.actors.book import FactBook
-    from interturn.actors.deriver import derived
-    from interturn.actors.facts import FactChange
-except ImportError:  # statements alone are the facts
-    DERIVES = False
-else:
-    DERIVES = True
-
 BUDGETS = (500, 1_000, 1_500, 3_000)  # tokens
-FACTS = 500  # in the index whose queries are timed
-POOLED = 25  # questions whose sessions are one customer's
-CATEGORIES = (1, 2, 3, 4)  # of LoCoMo; the fifth asks for what was never said
-AT = datetime(2025, 1, 1, tzinfo=UTC)
+UPDATED_AT = (500, 1_500)  # tokens
+WIDTH = 56
 
-Source = tuple[str, int]
-"""A session, and the sequence number of the visitor's message in it."""
 Ranking = Callable[[str], Sequence[Fact]]
-
-
-class Turn(NamedTuple):
-    """What was said at ``source``, with what the agent said just before it."""
-
-    source: Source
-    messages: tuple[Message, ...]
-
-    @property
-    def said(self) -> str:
-        """What the visitor said."""
-        return next(message.text for message in self.messages if message.role == "visitor")
-
-
-class Question(NamedTuple):
-    """A question, and where the visitor said what answers it."""
-
-    text: str
-    evidence: tuple[Source, ...]
-
-
-class Customer(NamedTuple):
-    """The turns of one visitor in all their sessions, and what is asked afterwards."""
-
-    turns: list[Turn]
-    questions: list[Question]
-
-
-# The data
-
-
-Row = tuple[bool, str, str]
-"""Whether the visitor said it, what was said, and its id."""
-
-
-def turns_of(session: str, rows: Sequence[Row]) -> Iterator[tuple[Turn, list[str]]]:
-    """Yield the turns of a session, each with the ids of what the visitor said in it."""
-    sides = [(mine, list(side)) for mine, side in itertools.groupby(rows, key=lambda row: row[0])]
-    texts = ["\n".join(text for _, text, _ in side) for _, side in sides]
-    seq = 1
-    for place, (mine, side) in enumerate(sides):
-        if not mine or not texts[place].strip():
-            continue
-        messages = [Message(seq, "visitor", texts[place], AT, 0)]
-        if place:
-            messages.insert(0, Message(seq - 1, "agent", texts[place - 1], AT, 0))
-        if place + 1 < len(sides):
-            messages.append(Message(seq + 1, "agent", texts[place + 1], AT, 0))
-        yield Turn((session, seq), tuple(messages)), [name for _, _, name in side]
-        seq += 2
-
-
-def locomo(data: Path) -> Iterator[Customer]:
-    """Yield each speaker of LoCoMo as the visitor."""
-    for sample in json.loads((data / "locomo" / "locomo_first5.json").read_text("utf-8")):
-        said: dict[str, Any] = sample["conversation"]
-        names = [name for name in said if re.fullmatch(r"session_\d+", name)]
-        names.sort(key=lambda name: int(name.removeprefix("session_")))
-        for speaker in (said["speaker_a"], said["speaker_b"]):
-            turns: list[Turn] = []
-            where: dict[str, Source] = {}
-            for name in names:
-                rows = [(r["speaker"] == speaker, r["text"], r["dia_id"]) for r in said[name]]
-                for turn, ids in turns_of(name, rows):
-                    turns.append(turn)
-                    where.update(dict.fromkeys(ids, turn.source))
-            asked = [qa for qa in sample["qa"] if qa["category"] in CATEGORIES]
-            questions = [
-                Question(qa["question"], tuple(where[e] for e in qa["evidence"] if e in where))
-                for qa in asked
-            ]
-            yield Customer(turns, [question for question in questions if question.evidence])
-
-
-def longmemeval(data: Path) -> Iterator[Customer]:
-    """Yield the user of each question of LongMemEval that has evidence of theirs."""
-    with gzip.open(data / "longmemeval" / "oracle_even.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines):
-            record = json.loads(line)
-            turns: list[Turn] = []
-            evidence: list[Source] = []
-            for place, rows in enumerate(record["haystack_sessions"]):
-                marked = [
-                    (r["role"] == "user", r["content"], "answer" if r.get("has_answer") else "")
-                    for r in rows
-                ]
-                for turn, marks in turns_of(f"{number}/{place}", marked):
-                    turns.append(turn)
-                    evidence += [turn.source] if any(marks) else []
-            if evidence:
-                yield Customer(turns, [Question(record["question"], tuple(evidence))])
-
-
-def pooled(customers: Sequence[Customer]) -> Iterator[Customer]:
-    """Yield the sessions and the questions of `POOLED` customers as one customer's."""
-    for start in range(0, len(customers), POOLED):
-        group = customers[start : start + POOLED]
-        yield Customer([t for c in group for t in c.turns], [q for c in group for q in c.questions])
-
-
-def small_talk(data: Path) -> Iterator[tuple[Message, ...]]:
-    """Yield a turn for each exchange of the Spanish chatterbot corpus: what opens it."""
-    for file in sorted((data / "chatterbot_corpus" / "spanish").glob("*.yml")):
-        lines = file.read_text("utf-8").splitlines()
-        for line, following in itertools.pairwise([*lines, ""]):
-            if line.startswith("- - "):
-                texts = [part.lstrip("- ").strip("'\" ") for part in (line, following)]
-                asked, answered = texts
-                if asked:
-                    visitor = Message(1, "visitor", asked, AT, 0)
-                    yield visitor, Message(2, "agent", answered, AT, 0)
 
 
 # What is remembered
 
 
 def facts_of(turns: Sequence[Turn]) -> tuple[Fact, ...]:
-    """Return the facts of ``turns``: the deriver's, and statements where it has no slot."""
-    if not DERIVES:
-        noted = [(turn, text) for turn in turns for text in statements(turn.messages)]
-        return tuple(_fact(f"note:{n}", text, turn.source) for n, (turn, text) in enumerate(noted))
+    """Return the facts of ``turns``, as one customer's."""
     book = FactBook()
-    for number, turn in enumerate(turns):
-        changes = list(derived(turn.messages, book.facts))
-        if not any(change.slot.startswith("note") for change in changes):
-            told = [change.text for change in changes]
-            noted_too = statements(turn.messages, told=told)
-            changes += [FactChange("set", f"note:{number}.{n}", t) for n, t in enumerate(noted_too)]
+    for turn in turns:
+        changes = derived(turn.messages, book.facts)
         book = book.apply(changes, source=turn.source, at=AT, limit=10_000)
     return book.facts
 
 
 def raw_messages(turns: Sequence[Turn]) -> tuple[Fact, ...]:
     """Return the visitor's messages, whole, as if each were a fact."""
-    return tuple(_fact(f"raw:{n}", turn.said, turn.source) for n, turn in enumerate(turns))
+    return tuple(_raw(f"raw:{n}", turn.said, turn.source) for n, turn in enumerate(turns))
 
 
-def _fact(slot: str, text: str, source: Source) -> Fact:
+def _raw(slot: str, text: str, source: Source) -> Fact:
     return Fact(slot, slot, text, AT, AT, 1, source)
 
 
@@ -244,7 +117,12 @@ def plain_bm25(facts: tuple[Fact, ...]) -> Ranking:
     return rank
 
 
-# What is measured
+WAYS = (
+    ("facts by relevance", facts_of, lexical),
+    ("raw turns by relevance", raw_messages, lexical),
+    ("raw turns, plain BM25", raw_messages, plain_bm25),
+    ("raw turns, the newest", raw_messages, newest),
+)
 
 
 def recall(
@@ -273,75 +151,116 @@ def recall(
     return [statistics.mean(shares[budget]) for budget in BUDGETS]
 
 
-def query_us(customers: Sequence[Customer]) -> tuple[int, float, float, float]:
-    """Return how many facts were indexed, and a query's and an update's median in µs.
-
-    Each query is asked once, then the times are taken: its words are known, as those
-    of a conversation are after a while. The third figure is the first time's.
-    """
-    turns = [turn._replace(source=(f"{n}/{turn.source[0]}", turn.source[1]))
-             for n, customer in enumerate(customers) for turn in customer.turns]  # fmt: skip
-    facts = tuple(itertools.islice(facts_of(turns), FACTS))
-    index = FactIndex.of(facts)
-    queries = [question.text for customer in customers[:2] for question in customer.questions]
-
-    def timed() -> list[float]:
-        times = []
-        for query in queries:
-            started = time.perf_counter()
-            index.rank(query, limit=20)
-            times.append(time.perf_counter() - started)
-        return times
-
-    first, again = timed(), timed()
-    updates = []
-    for number in range(50):
-        new = _fact(f"note:new{number}", f"I sold boat {number} to a friend.", ("new", number))
-        started = time.perf_counter()
-        index.updated((*facts, new))
-        updates.append(time.perf_counter() - started)
-    medians = [statistics.median(times) * 1e6 for times in (again, first, updates)]
-    return len(facts), medians[0], medians[1], medians[2]
+# The table
 
 
-def main() -> None:
+def heading(text: str, *columns: str) -> None:
+    """Print the heading of a part of the table."""
+    print(f"\n{text:{WIDTH}}{''.join(f'{column:>9}' for column in columns)}")
+
+
+def row(text: str, *figures: object) -> None:
+    """Print one row: shares with three digits, other figures as they are."""
+    shown = (f"{figure:.3f}" if isinstance(figure, float) else str(figure) for figure in figures)
+    print(f"  {text:{WIDTH - 2}}{''.join(f'{figure:>9}' for figure in shown)}", flush=True)
+
+
+def evidence(sets: Mapping[str, Sequence[Customer]], counter: TokenCounter) -> None:
+    """Print how much evidence is recalled."""
+    heading("evidence recall at tokens of memory", *(f"{budget:,}" for budget in BUDGETS))
+    for name, customers in sets.items():
+        asked = sum(len(customer.questions) for customer in customers)
+        for way, remember, ranked in WAYS:
+            row(f"{name} ({asked}): {way}", *recall(customers, remember, ranked, counter))
+
+
+def amounts(sets: Mapping[str, Sequence[Customer]], data: Path) -> None:
+    """Print how much is held."""
+    heading("facts for 100 visitor turns", "all", "slotted", "turns")
+    served = [Customer(dialogue.turns, []) for dialogue in sgd(data)]
+    for name, customers in (*sets.items(), ("SGD", served)):
+        turns = sum(len(customer.turns) for customer in customers)
+        facts = [fact for customer in customers for fact in facts_of(customer.turns)]
+        slotted = sum(not fact.slot.startswith("note") for fact in facts)
+        row(name, f"{100 * len(facts) / turns:.1f}", f"{100 * slotted / turns:.1f}", turns)
+    talk = list(small_talk(data))
+    told = sum(bool(facts_of([turn])) for turn in talk)
+    row("small talk that yields a fact, chatterbot (Spanish)", told, "of", len(talk))
+
+
+async def labelled(data: Path) -> None:
+    """Print how facts and labels agree."""
+    heading("gold_es, lived through a runtime", "right", "of")
+    with tempfile.TemporaryDirectory() as folder:
+        async with Runtime.open(Path(folder) / "g.db", keyring=Keyring.generate()) as runtime:
+            for name, tally in (await gold(runtime, data)).items():
+                row(name, *tally)
+    heading("SGD", "share", "of")
+    held = slots(data, facts_of)
+    row("the visitor's own values, as said, in any fact", held.own.share, held.own.among)
+    row("  in a fact under a slot", held.own_slotted.share, held.own_slotted.among)
+    row("facts under a slot that have a labelled value", held.slotted.share, held.slotted.among)
+    row("notes that have a labelled value", held.noted.share, held.noted.among)
+    heading("XPersona", *PERSONAS)
+    every = [personas(data, language, facts_of) for language in PERSONAS]
+    row("facts for 100 turns", *(f"{100 * each.facts / each.turns:.1f}" for each in every))
+    row("persona sentences spoken of", *(each.held.among for each in every))
+    row("  of them held in a fact", *(each.held.share for each in every))
+    row("  sought in 25 dialogues' facts: right one first", *(e.first.share for e in every))
+    row("  among the first five", *(each.five.share for each in every))
+    row("facts that speak of the persona", *(each.right.share for each in every))
+    row("  utterances that do", *(each.uttered.share for each in every))
+
+
+async def updated(customers: Sequence[Customer]) -> None:
+    """Print which of two values is in the request."""
+    heading("knowledge updates, LongMemEval: in the request", "later", "both", "earlier", "neither")
+    for name, as_one in (("own sessions", False), ("all as one customer's", True)):
+        for budget, asked in (await updates(customers, UPDATED_AT, as_one=as_one)).items():
+            row(f"{name} ({len(asked)}), {budget:,} tokens", *counted(asked))
+
+
+def survivals(chats: Sequence[Customer], data: Path, counter: TokenCounter) -> None:
+    """Print what summaries still hold."""
+    heading("early values in the summary", "at once", f"+{FOLDS}", "of")
+    sets = {"gold_es": of_gold(data, counter), "LoCoMo": of_locomo(chats, counter)}
+    kinds: dict[str, list[tuple[bool, bool]]] = {}
+    for name, values in sets.items():
+        for kind, early, late in values:
+            kinds.setdefault(f"{name}: {kind}", []).append((early, late))
+    for kind, seen in kinds.items():
+        at_once, after = (Tally.of_all(each) for each in zip(*seen, strict=True))
+        row(kind, at_once.share, after.share, len(seen))
+
+
+async def costs(chats: Sequence[Customer]) -> None:
+    """Print what a query costs."""
+    heading("time, µs (medians)", "first", "again")
+    query = query_us(chats, facts_of)
+    row(f"a query over {query.facts} facts", f"{query.first:.0f}", f"{query.again:.0f}")
+    row(f"a fact more among {query.facts}", f"{query.update:.0f}")
+    cost = await assembling_us(chats)
+    heading("assemble, µs (medians)", "0 facts", str(cost.facts), "adds", "ratio")
+    adds, ratio = cost.having - cost.without, cost.having / cost.without
+    row("an active session, a fresh query each time", f"{cost.without:.0f}",
+        f"{cost.having:.0f}", f"{adds:.0f}", f"{ratio:.2f}")  # fmt: skip
+
+
+async def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     data: Path = parser.parse_args().data
-    counter = asyncio.run(load_counter("o200k_base"))
+    counter = await load_counter("o200k_base")
     chats, questions = list(locomo(data)), list(longmemeval(data))
-    sets = {
-        "LoCoMo": chats,
-        "LongMemEval": questions,
-        "LongMemEval, pooled": list(pooled(questions)),
-    }
-    ways = (
-        ("facts by relevance", facts_of, lexical),
-        ("raw turns by relevance", raw_messages, lexical),
-        ("raw turns, plain BM25", raw_messages, plain_bm25),
-        ("raw turns, the newest", raw_messages, newest),
-    )
-    heads = "".join(f"{budget:>8,}" for budget in BUDGETS)
-    print(f"{'evidence recall at tokens of memory':48}{heads}")
-    for name, customers in sets.items():
-        asked = sum(len(customer.questions) for customer in customers)
-        for way, remember, ranked in ways:
-            shares = recall(customers, remember, ranked, counter)
-            figures = "".join(f"{share:>8.3f}" for share in shares)
-            print(f"{f'{name} ({asked}): {way}':48}{figures}", flush=True)
-    turns = sum(len(chat.turns) for chat in chats)
-    facts = [fact for chat in chats for fact in facts_of(chat.turns)]
-    talk = list(small_talk(data))
-    told = sum(bool(facts_of([Turn(("talk", 1), turn)])) for turn in talk)
-    indexed, again_us, first_us, update_us = query_us(chats)
-    print(f"{'facts for 100 visitor turns, LoCoMo':48}{100 * len(facts) / turns:>8.1f}")
-    slotted = sum(not fact.slot.startswith("note") for fact in facts)
-    print(f"{'  of them with a slot of their own':48}{100 * slotted / turns:>8.1f}")
-    print(f"{'small-talk turns that yield a fact, chatterbot':48}{told:>8} of {len(talk)}")
-    print(f"{f'a query over {indexed} facts, µs: first, again':48}{first_us:>8.0f}{again_us:>8.0f}")
-    print(f"{f'a fact more among {indexed}, µs':48}{update_us:>8.0f}")
+    sets = {"LoCoMo": chats, "LongMemEval": questions}
+    evidence(sets | {"LongMemEval, pooled": list(pooled(questions))}, counter)
+    amounts(sets, data)
+    await labelled(data)
+    await updated(questions)
+    survivals(chats, data, counter)
+    await costs(chats)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

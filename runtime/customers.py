@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -37,10 +37,13 @@ from interturn.actors.facts import Fact, FactChange
 from interturn.actors.message import Message
 from interturn.actors.ports import Deriver, Profiler, TokenCounter
 from interturn.actors.profile import OfflineProfiler
+from interturn.runtime.backoff import back_off_s
 from interturn.runtime.clock import Alarm, Alarms
 from interturn.runtime.errors import StoreFailed, public_errors
 from interturn.runtime.events import log
-from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, Vault
+from interturn.runtime.jobs import Jobs, raise_if_called_off
+from interturn.runtime.keeping import CustomerKeeping, Vault
+from interturn.runtime.lessons import Lesson
 from interturn.runtime.promise import Promise
 from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
@@ -52,35 +55,6 @@ _LESSONS_HELD: Final = 64
 
 _ATTEMPTS: Final = 5
 """Failures in a row after which the offline deriver reads the turn in the other's stead."""
-
-
-class Lesson:
-    """Turns of one session to learn from: their messages, or where to read them.
-
-    Attributes:
-        session: whose rows they are.
-        session_id: its id.
-        first: the visitor's sequence number in the first of them.
-        last: the same in the last.
-        messages: of the one turn that it is, after what the agent said before it;
-            None where they are to be read.
-    """
-
-    __slots__ = ("first", "last", "messages", "session", "session_id")
-
-    def __init__(
-        self,
-        session: SessionKeeping,
-        session_id: str,
-        first: int,
-        last: int,
-        messages: tuple[Message, ...] | None,
-    ) -> None:
-        self.session = session
-        self.session_id = session_id
-        self.first = first
-        self.last = last
-        self.messages = messages
 
 
 class CustomerCell:
@@ -96,7 +70,6 @@ class CustomerCell:
 
     __slots__ = (
         "__weakref__",
-        "_idle",
         "_lock",
         "actor",
         "alarm",
@@ -104,7 +77,6 @@ class CustomerCell:
         "failures",
         "gone",
         "keeping",
-        "learning",
         "learnt",
         "lessons",
         "marks",
@@ -120,7 +92,6 @@ class CustomerCell:
         self.learnt: dict[int, int] = {}
         self.marks: dict[int, int] = {}
         self.dirty = False
-        self.learning = False
         self.gone = False
         self.failures = 0
         self.alarm: Alarm | None = None
@@ -128,7 +99,6 @@ class CustomerCell:
         self.saved: Promise[None] | None = None
         self.scope: anyio.CancelScope | None = None
         self._lock: anyio.Lock | None = None
-        self._idle: anyio.Event | None = None
 
     @property
     def lock(self) -> anyio.Lock:
@@ -142,16 +112,10 @@ class CustomerCell:
         """Whether somebody changes what rests."""
         return self._lock is not None and self._lock.locked()
 
-    def now_idle(self) -> None:
-        """Learning has stopped."""
-        if self._idle is not None:
-            self._idle.set()
-
-    async def idle(self) -> None:
-        """Return when nothing is being learnt."""
-        while self.learning:
-            self._idle = anyio.Event()
-            await self._idle.wait()
+    @property
+    def learning(self) -> bool:
+        """Whether something is being learnt."""
+        return self.scope is not None
 
     def __repr__(self) -> str:
         return f"CustomerCell({self.actor!r}, lessons={len(self.lessons)}, dirty={self.dirty})"
@@ -160,13 +124,6 @@ class CustomerCell:
     def quiet(self) -> bool:
         """Whether nothing is being learnt nor waits for it, but for what rests after a failure."""
         return not self.learning and (not self.lessons or self.rest is not None)
-
-
-class Jobs(Protocol):
-    """Starts a job in a task of the runtime's own."""
-
-    def __call__(self, job: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Start it."""
 
 
 class Customers:
@@ -179,12 +136,11 @@ class Customers:
         writer: Writer,
         alarms: Alarms,
         counters: Counters,
-        start: Jobs,
+        jobs: Jobs,
         moved: Callable[[], None],
         counter: TokenCounter,
         limits: CustomerLimits,
         snapshot_s: float,
-        back_off_s: Callable[[int], float],
         deriver: Deriver | None,
         profiler: Profiler | None,
     ) -> None:
@@ -192,12 +148,11 @@ class Customers:
         self._writer = writer
         self._alarms = alarms
         self._counters = counters
-        self._start = start
+        self._jobs = jobs
         self._moved = moved
         self._counter = counter
         self._limits = limits
         self._snapshot_s = snapshot_s
-        self._back_off_s = back_off_s
         self._deriver = deriver
         self._profiler: Profiler = profiler or OfflineProfiler(counter)
         # Strong references: whoever is here has something left to do.
@@ -234,41 +189,45 @@ class Customers:
     def _go_on(self, cell: CustomerCell) -> None:
         free = not (cell.learning or cell.locked or cell.gone or self.closed)
         if cell.lessons and cell.rest is None and free:
-            cell.learning = True
-            cell.scope = anyio.CancelScope()
             self._busy.add(cell)
             self._counters.learning += 1
-            self._start(self._study, cell, cell.scope)
+            scope = cell.scope = anyio.CancelScope()
+            self._jobs.start(self._study, cell, scope, scope=scope)
 
     async def _study(self, cell: CustomerCell, scope: anyio.CancelScope) -> None:
         """Learn from what is there, turn by turn, until nothing is or something fails."""
         try:
-            with scope:
-                await self._study_all(cell)
+            while cell.lessons:
+                await self._study_lesson(cell, cell.lessons[0], scope)
+                if scope.cancel_called:
+                    return
+                cell.lessons.popleft()
+                if cell.actor.refresh_due:
+                    await self._refresh(cell, scope)
+                await anyio.lowlevel.checkpoint()
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
+            raise_if_called_off(error)
+            self._failed(cell, error)
         finally:
-            cell.learning = False
-            cell.scope = None
-            cell.now_idle()
-            self._counters.learning -= 1
-            self._release(cell)
-            self._moved()
-            self._go_on(cell)
+            if not scope.cancel_called:
+                self._stopped(cell)
 
-    async def _study_all(self, cell: CustomerCell) -> None:
-        while cell.lessons:
-            lesson = cell.lessons[0]
-            try:
-                await self._study_lesson(cell, lesson)
-            except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
-                _raise_if_ours(error)
-                self._failed(cell, error)
-                return
-            cell.lessons.popleft()
-            if cell.actor.refresh_due:
-                await self._refresh(cell)
-            await anyio.lowlevel.checkpoint()
+    def _stop(self, cell: CustomerCell) -> None:
+        """Call learning off; what is still said about a turn is of no effect."""
+        if cell.scope is not None:
+            cell.scope.cancel()
+            self._stopped(cell)
 
-    async def _study_lesson(self, cell: CustomerCell, lesson: Lesson) -> None:
+    def _stopped(self, cell: CustomerCell) -> None:
+        cell.scope = None
+        self._counters.learning -= 1
+        self._release(cell)
+        self._moved()
+        self._go_on(cell)
+
+    async def _study_lesson(
+        self, cell: CustomerCell, lesson: Lesson, scope: anyio.CancelScope
+    ) -> None:
         ref = lesson.session.ref
         while lesson.first <= lesson.last:
             if lesson.first <= cell.learnt.get(ref, lesson.session.derived):
@@ -280,6 +239,8 @@ class Customers:
             if not turn:
                 return  # taken back or deleted: who comes at this number later is another
             changes = await self._derive(cell, turn)
+            if scope.cancel_called:
+                return
             source = (lesson.session_id, lesson.first)
             self._happened(cell, Learnt(source, turn[-1].at, tuple(changes), turn[-2:]))
             cell.failures = 0
@@ -314,7 +275,7 @@ class Customers:
         cell.failures += 1
         self._counters.derivations_failed += 1
         log.warning("derivation_failed", error=type(error).__name__, attempt=cell.failures)
-        pause = self._back_off_s(cell.failures)
+        pause = back_off_s(cell.failures)
         cell.rest = self._alarms.after(pause, lambda: self.wake(cell))
 
     def wake(self, cell: CustomerCell) -> None:
@@ -329,7 +290,7 @@ class Customers:
         for cell in list(self._busy):
             self.wake(cell)
 
-    async def _refresh(self, cell: CustomerCell) -> None:
+    async def _refresh(self, cell: CustomerCell, scope: anyio.CancelScope) -> None:
         """Ask the profiler; what it can't do is left for the next time."""
         view = cell.actor.view
         cap = self._limits.profile_tokens
@@ -342,10 +303,11 @@ class Customers:
             if answer.strip() and self._counter.count(answer) <= cap:
                 profile = answer
         except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
-            _raise_if_ours(error)
+            raise_if_called_off(error)
             self._counters.derivations_failed += 1
             log.warning("refresh_failed", error=type(error).__name__)
-        self._happened(cell, Refreshed(profile))
+        if not scope.cancel_called:
+            self._happened(cell, Refreshed(profile))
 
     def _happened(self, cell: CustomerCell, event: CustomerEvent) -> None:
         """Take up what happened; it rests with the next snapshot."""
@@ -414,9 +376,7 @@ class Customers:
         """Learn nothing and write nothing meanwhile; what waits, waits."""
         try:
             async with cell.lock:
-                if cell.scope is not None:
-                    cell.scope.cancel()
-                await cell.idle()
+                self._stop(cell)
                 await self._settled(cell)
                 yield
         finally:
@@ -468,7 +428,7 @@ class Customers:
         """A snapshot didn't come to rest, or may not have: look what did, and save it again."""
         cell.marks = {**marks, **cell.marks}
         cell.dirty = True
-        self._start(self._look_again, cell)
+        self._jobs.start(self._look_again, cell)
 
     async def _look_again(self, cell: CustomerCell) -> None:
         try:
@@ -511,12 +471,6 @@ class Customers:
                 await self.rest(cell)
             except InterturnError as error:
                 log.error("snapshot_failed", error=type(error).__name__)
-
-
-def _raise_if_ours(error: BaseException) -> None:
-    """Raise a cancellation that is ours; one that a port raised of itself is a failure."""
-    if not isinstance(error, Exception) and anyio.current_effective_deadline() < 0:
-        raise error
 
 
 class _Snapshot:

@@ -1,19 +1,29 @@
-"""The fold as a job: ask a summarizer, look at its answer, lay it.
+"""The fold as a job: ask a summarizer, look at its answer, lay it, tell the actor.
 
-Nothing here touches the actor. What comes out is a new summary or the reason why
-there is none; the actor takes it only if it still waits for this very fold.
+`Folding` touches no actor: what comes out is a new summary or the reason why there
+is none. `Folds` runs it for cells, one fold a session at a time; the actor takes the
+result only if it still waits for this very fold.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+import anyio
 import anyio.to_thread
 
-from interturn.actors.commands import FoldTask
+from interturn.actors.commands import FoldDone, FoldTask
+from interturn.actors.errors import InterturnError
 from interturn.actors.extractive import Extractive
 from interturn.actors.ports import Summarizer
 from interturn.actors.summary import Refused, Summary
+from interturn.runtime.backoff import back_off_s
+from interturn.runtime.cell import Cell
+from interturn.runtime.clock import Alarm, Alarms
+from interturn.runtime.events import log
+from interturn.runtime.jobs import Jobs, raise_if_called_off
+from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
 
 
@@ -80,3 +90,85 @@ class Folding:
             count=self._count,
             leaving=task.leaving,
         )
+
+
+class Folds:
+    """The folds of all sessions in memory: under way, or resting after a failure."""
+
+    def __init__(
+        self,
+        folding: Folding,
+        jobs: Jobs,
+        alarms: Alarms,
+        counters: Counters,
+        moved: Callable[[], None],
+    ) -> None:
+        self._folding = folding
+        self._jobs = jobs
+        self._alarms = alarms
+        self._counters = counters
+        self._moved = moved
+        self._running: dict[Cell, anyio.CancelScope] = {}
+        self._resting: dict[Cell, Alarm] = {}
+
+    def start_due(self, cell: Cell) -> None:
+        """Start the fold that is due, if one is; it replaces one that hangs."""
+        if cell.actor is not None and (task := cell.actor.fold_due()) is not None:
+            self.stop(cell)
+            self._counters.folding += 1
+            scope = self._running[cell] = anyio.CancelScope()
+            self._jobs.start(self._fold, cell, task, scope, scope=scope)
+
+    def stop(self, cell: Cell) -> None:
+        """Call a fold off that is under way; what it still says is of no effect."""
+        if (scope := self._running.pop(cell, None)) is not None:
+            scope.cancel()
+            self._ended()
+
+    def rest(self, cell: Cell) -> None:
+        """Let a fold that failed rest before it is tried again."""
+        cell.folds_failed += 1
+        self._resting[cell] = self._alarms.after(
+            back_off_s(cell.folds_failed), lambda: self.wake(cell)
+        )
+
+    def wake(self, cell: Cell) -> None:
+        """Try again what rests after a failure."""
+        self.leave(cell)
+        if cell.actor is not None:
+            cell.actor.rested()
+            self.start_due(cell)
+
+    def wake_all(self) -> None:
+        """Try again at once whatever rests."""
+        for cell in list(self._resting):
+            self.wake(cell)
+
+    def leave(self, cell: Cell) -> None:
+        """Forget that a fold rests: it is tried again, or its cell is gone."""
+        if (alarm := self._resting.pop(cell, None)) is not None:
+            alarm.cancel()
+
+    async def _fold(self, cell: Cell, task: FoldTask, scope: anyio.CancelScope) -> None:
+        summary: Summary | None = None
+        try:
+            summary, stands_in = await self._folding.fold(task)
+            self._counters.folds_offline += stands_in
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
+            # A summarizer may raise anything, a cancellation of its own too.
+            raise_if_called_off(error)
+            self._counters.folds_failed += 1
+            reason = error.reason if isinstance(error, Refused) else type(error).__name__
+            log.warning("fold_failed", key=cell.key, reason=reason, messages=len(task.leaving))
+        if scope.cancel_called:
+            return
+        with contextlib.suppress(InterturnError):  # the store's failure; the fold comes again
+            await cell.tell(FoldDone(task, summary)).promise.wait()
+        if not scope.cancel_called:
+            del self._running[cell]
+            self._ended()
+
+    def _ended(self) -> None:
+        self._counters.folding -= 1
+        if not self._counters.folding:
+            self._moved()

@@ -77,7 +77,7 @@ class Moves:
                 self._supervisor.freed()
 
         self.under_way += 1
-        self._supervisor.start(carry_out)
+        self._supervisor.jobs.start(carry_out)
         return await promise.wait()
 
     @asynccontextmanager
@@ -265,7 +265,7 @@ class Moves:
         """Destroy a customer's key and all that it seals, in memory and on disk."""
         supervisor = self._supervisor
         cell = self._customers.cell(customer)
-        with supervisor.gate(customer.hash):
+        with supervisor.arrivals.gate(customer.hash):
             await supervisor.evict(customer)
             async with self._customers.paused(cell):
                 facts = len(cell.actor.view.facts)

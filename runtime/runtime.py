@@ -24,6 +24,7 @@ from interturn.runtime.customer import Customer
 from interturn.runtime.errors import Fenced, RuntimeClosed, WrongLoop, public_errors
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding
+from interturn.runtime.jobs import Job, Jobs
 from interturn.runtime.keeping import Vault
 from interturn.runtime.session import Session
 from interturn.runtime.settings import Settings
@@ -80,6 +81,7 @@ class Runtime:
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
         self._error: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def open(
@@ -263,6 +265,7 @@ class Runtime:
     async def _run(self) -> None:
         counter = self._ports.counter or await load_counter(self._settings.encoding)
         vault = await self._unlocked(counter)
+        jobs = Jobs(self._spawn, self._end)
         async with anyio.create_task_group() as group:
             alarms = Alarms(self._clock)
             writer = Writer(self._store, self._clock, self._counters, self._fenced)
@@ -282,7 +285,7 @@ class Runtime:
                 clock=self._clock,
                 alarms=alarms,
                 counters=self._counters,
-                spawn=group.start_soon,
+                jobs=jobs,
                 deriver=self._ports.deriver,
                 profiler=self._ports.profiler,
                 retriever=self._ports.retriever,
@@ -290,7 +293,6 @@ class Runtime:
             group.start_soon(alarms.ring)
             group.start_soon(writer.run)
             self._renew(writer, alarms)
-            inside.start(inside.catch_up)
             self._opened.set()
             log.info("opened", epoch=vault.epoch)
             patience_s = 0.0  # in a loop that is torn down nobody is left to wait for
@@ -301,9 +303,26 @@ class Runtime:
                 with anyio.CancelScope(shield=True):
                     self._closing.set()
                     await inside.drain(patience_s)
-                inside.abandon()
+                    inside.abandon()
+                    await jobs.end()
                 group.cancel_scope.cancel()
         log.info("closed", turns=self._counters.turns)
+
+    def _spawn(self, job: Job, *args: object) -> None:
+        """Start a task and keep it: nobody else does, and the loop only holds it weakly."""
+        task = asyncio.get_running_loop().create_task(job(*args))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # if there is one, `_end` knows; the loop needn't complain
+
+    def _end(self, _: BaseException) -> None:
+        """Close: something asked for the end of everything."""
+        self._error = self._error or RuntimeClosed()
+        self._closing.set()
 
     async def _unlocked(self, counter: TokenCounter) -> Vault:
         """Prove the key, take the lease, and only then write anything."""

@@ -9,10 +9,8 @@ thread; only jobs await, in tasks of the runtime's own.
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -20,18 +18,14 @@ from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from interturn.actors.commands import (
     Answer,
     Command,
-    Event,
     FoldDone,
-    FoldTask,
     Release,
     SummaryLaid,
     Turn,
-    TurnRecorded,
 )
 from interturn.actors.errors import Forgotten, InterturnError
 from interturn.actors.extractive import Extractive
@@ -39,51 +33,35 @@ from interturn.actors.facts import Scored
 from interturn.actors.ports import Deriver, Profiler, Retriever, TokenCounter
 from interturn.actors.request import Memory
 from interturn.actors.session import SessionActor
-from interturn.actors.summary import Refused, Summary
-from interturn.actors.window import OutOfOrder
+from interturn.runtime.arrivals import Arrivals
+from interturn.runtime.backoff import back_off_s
 from interturn.runtime.cell import Cell, Phase
-from interturn.runtime.clock import Alarm, Alarms, Clock
-from interturn.runtime.customers import CustomerCell, Customers, Lesson
+from interturn.runtime.clock import Alarms, Clock
+from interturn.runtime.customers import CustomerCell, Customers
+from interturn.runtime.decided import Decided
 from interturn.runtime.errors import (
-    ActorFailed,
     MailboxFull,
     Overloaded,
     Quarantined,
     RuntimeClosed,
-    StoreFailed,
-    Tampered,
     TurnTimeout,
-    public,
-    public_errors,
 )
 from interturn.runtime.events import log
-from interturn.runtime.folds import Folding
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping, Vault, check_chain
+from interturn.runtime.folds import Folding, Folds
+from interturn.runtime.jobs import Jobs
+from interturn.runtime.keeping import Claim, CustomerKeeping, Vault
+from interturn.runtime.lessons import Lessons
 from interturn.runtime.letter import Letter, Look
 from interturn.runtime.moves import Moves
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters
 from interturn.runtime.writer import Writer
-from interturn.storage import Known, Outcome, Write
-from interturn.storage.errors import StorageError
 
 _FAILURES: Final = 3
 _FAILURES_WITHIN_S: Final = 60.0
 _REST_S: Final = (1.0, 60.0)
 _SWEEPS: Final = 4
 """Sweeps for idle actors in each ``idle_s``."""
-
-
-def back_off_s(attempt: int) -> float:
-    """Return how long to rest after the ``attempt``-th failure in a row, in seconds.
-
-    Doubling from 1 to 60 s, with full jitter in the upper half so that what
-    failed together isn't tried together (Brooker, "Exponential Backoff And
-    Jitter", AWS Architecture Blog 2015).
-    """
-    low, high = _REST_S
-    ceiling = min(high, low * float(1 << min(attempt - 1, 16)))
-    return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
 class Supervisor:
@@ -101,7 +79,7 @@ class Supervisor:
         clock: Clock,
         alarms: Alarms,
         counters: Counters,
-        spawn: Callable[..., object],
+        jobs: Jobs,
         deriver: Deriver | None,
         profiler: Profiler | None,
         retriever: Retriever | None,
@@ -110,38 +88,40 @@ class Supervisor:
         self.settings = settings
         self.counters = counters
         self._writer = writer
-        self._folding = folding
         self.counter = counter
-        self._extractive = extractive
-        self._limits = settings.limits
         self._clock = clock
         self._alarms = alarms
-        self._spawn = spawn
+        self.jobs = jobs
         self._cells: OrderedDict[str, Cell] = OrderedDict()
         self._tickets = count(1)
-        self._resting: dict[Cell, Alarm] = {}
-        self._folds: dict[Cell, anyio.CancelScope] = {}
         self._quiet = anyio.Event()
         self.closing = self.closed = False
         self.refusal: Callable[[], InterturnError] = RuntimeClosed
-        self._gates: set[bytes] = set()
         self._retriever = retriever
         self.customers = Customers(
             vault=vault,
             writer=writer,
             alarms=alarms,
             counters=counters,
-            start=self.start,
+            jobs=jobs,
             moved=self._moved,
             counter=counter,
             limits=settings.customer_limits,
             snapshot_s=settings.snapshot_s,
-            back_off_s=back_off_s,
             deriver=deriver,
             profiler=profiler,
         )
+        self.folds = Folds(folding, jobs, alarms, counters, self._moved)
+        self.lessons = Lessons(vault, self.customers)
+        self.arrivals = Arrivals(
+            vault,
+            self.lessons,
+            partial(SessionActor, settings.limits, counter, extractive),
+            2 * settings.deliveries,
+            self.failing,
+        )
         self.moves = Moves(self)
-        self._catching_up = True
+        jobs.start(self._catch_up)
         self._sweep()
 
     def __repr__(self) -> str:
@@ -245,15 +225,6 @@ class Supervisor:
 
     # Erasing.
 
-    @contextlib.contextmanager
-    def gate(self, customer_hash: bytes) -> Iterator[None]:
-        """Let none of a customer's sessions come into memory meanwhile."""
-        self._gates.add(customer_hash)
-        try:
-            yield
-        finally:
-            self._gates.discard(customer_hash)
-
     async def evict(self, customer: CustomerKeeping) -> None:
         """Put a customer's sessions out of memory; held turns end with `Forgotten`.
 
@@ -262,8 +233,7 @@ class Supervisor:
         for cell in list(self._cells.values()):
             if cell.belongs_to(customer):
                 flying = cell.evicted(Forgotten)
-                if (fold := self._folds.pop(cell, None)) is not None:
-                    fold.cancel()
+                self.folds.stop(cell)
                 if flying is not None:
                     with contextlib.suppress(InterturnError):
                         await flying.promise.wait()
@@ -310,7 +280,7 @@ class Supervisor:
 
     def go_on(self, cell: Cell) -> None:
         """Let a cell's queues go on in a task of their own."""
-        self.start(self._pump, cell)
+        self.jobs.start(self._pump, cell)
 
     def activate(self, cell: Cell) -> None:
         """Bring an actor in."""
@@ -318,24 +288,25 @@ class Supervisor:
             cell.refused(self.refusal)
             return
         self.counters.activations += 1
-        self.start(self._activate, cell)
+        self.jobs.start(self.arrivals.bring_in, cell)
 
     def persist(self, cell: Cell, letter: Letter, what: Turn | SummaryLaid) -> None:
         """Hand a decision to the writer."""
         self.counters.in_flight += letter.counted
-        self._writer.submit(_Decided(self, cell, letter, what))
+        decided = Decided(
+            cell,
+            letter,
+            what,
+            counter=self.counter,
+            counters=self.counters,
+            learn=self.lessons.of_turn,
+        )
+        self._writer.submit(decided)
 
     def changed(self, cell: Cell) -> None:
-        """Start the fold that is due, if one is; it replaces one that hangs."""
-        if cell.actor is None or self.closing or self._cells.get(cell.session_id) is not cell:
-            return
-        if (task := cell.actor.fold_due()) is not None:
-            if (late := self._folds.pop(cell, None)) is not None:
-                late.cancel()
-            self.counters.folding += 1
-            # Made here and not in the job: it may be replaced before it has begun.
-            scope = self._folds[cell] = anyio.CancelScope()
-            self.start(self._fold, cell, task, scope)
+        """Start the fold that is due, if one is."""
+        if not self.closing and self._cells.get(cell.session_id) is cell:
+            self.folds.start_due(cell)
 
     def freed(self) -> None:
         """A turn is free again, which the drain waits for."""
@@ -344,16 +315,7 @@ class Supervisor:
 
     def fold_failed(self, cell: Cell) -> None:
         """Let a fold rest before it is tried again."""
-        cell.folds_failed += 1
-        rest = self._alarms.after(back_off_s(cell.folds_failed), lambda: self._rested(cell))
-        self._resting[cell] = rest
-
-    def _rested(self, cell: Cell) -> None:
-        if (rest := self._resting.pop(cell, None)) is not None:
-            rest.cancel()
-        if cell.actor is not None:
-            cell.actor.rested()
-            self.changed(cell)
+        self.folds.rest(cell)
 
     def waits(self, cell: Cell, ticket: int) -> None:
         """See that a turn which others wait for isn't held over its time."""
@@ -372,8 +334,7 @@ class Supervisor:
 
     def gone(self, cell: Cell) -> None:
         """Forget a cell that is absent."""
-        if (rest := self._resting.pop(cell, None)) is not None:
-            rest.cancel()
+        self.folds.leave(cell)
         if self._cells.get(cell.session_id) is cell:
             del self._cells[cell.session_id]
 
@@ -443,114 +404,13 @@ class Supervisor:
 
     # Jobs.
 
-    def start(self, job: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Start a job in a context of its own: none of the caller's variables leak in."""
-        contextvars.Context().run(self._spawn, job, *args)
+    async def _catch_up(self) -> None:
+        await self.lessons.catch_up()
+        self._moved()
 
     async def _pump(self, cell: Cell) -> None:
         await anyio.lowlevel.checkpoint()
         cell.pump()
-
-    async def _activate(self, cell: Cell) -> None:
-        try:
-            actor, keeping = await self._bring_in(cell)
-        except StorageError as error:
-            cell.refused(partial(public, error))
-        except Forgotten:
-            cell.refused(Forgotten)
-        except Exception as error:  # noqa: BLE001 - those who wait are told, the rest serve
-            rest_s = self.failing(cell, error)
-            cell.refused(partial(ActorFailed, cell.key, type(error).__name__), rest_s)
-        except BaseException:
-            cell.refused(RuntimeClosed)
-            raise
-        else:
-            cell.arrived(actor, keeping)
-
-    async def _bring_in(self, cell: Cell) -> tuple[SessionActor, SessionKeeping]:
-        while True:
-            erasures = self.vault.erasures
-            actor, keeping = await self._read_in(cell)
-            if erasures == self.vault.erasures:
-                break
-            del actor, keeping  # they may be of somebody who was forgotten meanwhile
-        if keeping.new is None:
-            self._learn_the_rest(cell.session_id, keeping, actor.last)
-        return actor, keeping
-
-    async def _read_in(self, cell: Cell) -> tuple[SessionActor, SessionKeeping]:
-        recent = 2 * self.settings.deliveries
-        keeping, loaded = await self.vault.session(cell.session_id, cell.claimed, recent=recent)
-        if keeping.customer.hash in self._gates:
-            raise Forgotten
-        actor = SessionActor(self._limits, self.counter, self._extractive)
-        if loaded is not None:
-            check_chain(loaded)
-            sealed = loaded.session.snapshot
-            snapshot = None if sealed is None else keeping.open_snapshot(sealed)
-            messages = await self.vault.messages(keeping, loaded.rows)
-            try:
-                actor.restore(snapshot, messages, loaded.deliveries)
-            except (OutOfOrder, msgspec.MsgspecError):
-                raise Tampered("sessions", f"snapshot {loaded.session.ref}") from None
-            if (actor.cursor, actor.last) != (loaded.session.cursor, loaded.last):
-                raise Tampered("sessions", f"cursor {loaded.session.ref}")
-        return actor, keeping
-
-    def learn(self, cell: Cell, keeping: SessionKeeping, event: TurnRecorded) -> None:
-        """Learn from a turn that was recorded, with what the agent said just before it."""
-        seq = event.turn.seq
-        asked = cell.actor.find(seq - 1) if cell.actor is not None else None
-        messages = event.messages if asked is None else (asked, *event.messages)
-        lesson = Lesson(keeping, cell.session_id, seq, seq, messages)
-        self.customers.learn(self.customers.cell(keeping.customer), lesson)
-
-    def _learn_the_rest(self, session_id: str, keeping: SessionKeeping, last: int) -> None:
-        """Learn from turns that were recorded and never learnt from."""
-        customer = self.customers.cell(keeping.customer)
-        first = customer.learnt.get(keeping.ref, keeping.derived) + 1
-        if first < last:
-            self.customers.learn(customer, Lesson(keeping, session_id, first, last - 1, None))
-
-    async def catch_up(self) -> None:
-        """Do so for every session of the store, whether it ever comes back or not."""
-        try:
-            with public_errors():
-                async for session_id, keeping, last in self.vault.underived():
-                    self._learn_the_rest(session_id, keeping, last)
-        except InterturnError as error:
-            log.error("catching_up_failed", error=type(error).__name__)
-        finally:
-            self._catching_up = False
-            self._moved()
-
-    async def _fold(self, cell: Cell, task: FoldTask, scope: anyio.CancelScope) -> None:
-        try:
-            with scope:
-                await self._folded(cell, task)
-        finally:
-            if self._folds.get(cell) is scope:
-                del self._folds[cell]
-            self.counters.folding -= 1
-            if not self.counters.folding:
-                self._moved()
-
-    async def _folded(self, cell: Cell, task: FoldTask) -> None:
-        summary: Summary | None
-        try:
-            summary, stands_in = await self._folding.fold(task)
-            self.counters.folds_offline += stands_in
-        except (Exception, anyio.get_cancelled_exc_class()) as error:
-            # A summarizer may raise anything, a cancellation of its own too, which
-            # must not pass for one of ours: that would end the runtime.
-            if not isinstance(error, Exception) and anyio.current_effective_deadline() < 0:
-                raise
-            summary = None
-            self.counters.folds_failed += 1
-            reason = error.reason if isinstance(error, Refused) else type(error).__name__
-            log.warning("fold_failed", key=cell.key, reason=reason, messages=len(task.leaving))
-        with contextlib.suppress(InterturnError):  # the store's failure; the fold comes again
-            await cell.tell(FoldDone(task, summary)).promise.wait()
 
     # Coming to rest.
 
@@ -560,10 +420,9 @@ class Supervisor:
 
     async def flush(self) -> None:
         """Return when nothing is being folded or learnt; what rests is tried at once."""
-        for cell in list(self._resting):
-            self._rested(cell)
+        self.folds.wake_all()
         self.customers.wake_all()
-        while self.counters.folding or self.counters.learning or self._catching_up:
+        while self.counters.folding or self.counters.learning or self.lessons.catching_up:
             await self._quiet.wait()
 
     @property
@@ -592,58 +451,3 @@ class Supervisor:
             cell.refuse_waiting(self.refusal)
         self._writer.abandon()
         self._cells.clear()
-
-
-class _Decided:
-    """A decision on its way to disk."""
-
-    __slots__ = ("_cell", "_event", "_keeping", "_letter", "_supervisor", "_what", "size")
-
-    def __init__(
-        self, supervisor: Supervisor, cell: Cell, letter: Letter, what: Turn | SummaryLaid
-    ) -> None:
-        assert cell.keeping is not None
-        self._supervisor = supervisor
-        self._cell = cell
-        self._keeping = cell.keeping
-        self._letter = letter
-        self._what = what
-        self._event: Event | None = None
-        self.size = what.size
-
-    def prepare(self) -> Write:
-        """Count and seal."""
-        if isinstance(self._what, SummaryLaid):
-            self._event = self._what
-            return self._keeping.seal_snapshot(self._what)
-        actor, counter = self._cell.actor, self._supervisor.counter
-        assert actor is not None
-        write, messages = self._keeping.seal_turn(self._what, actor.count, counter.name)
-        self._event = TurnRecorded(self._what, messages)
-        return write
-
-    def settle(self, outcome: Outcome) -> None:
-        """It is durable, or can't be accepted."""
-        counters = self._supervisor.counters
-        if outcome == "stale":
-            self.fail(StoreFailed("the stored state is not the one in memory"))
-            return
-        counters.in_flight -= self._letter.counted
-        if isinstance(outcome, Known):
-            counters.duplicates += 1
-            self._cell.settled(self._letter, self._what, outcome.seq, None)
-            return
-        self._keeping.written(self._what)
-        if isinstance(self._what, Turn):
-            counters.turns += 1
-        else:
-            counters.folds += 1
-        self._cell.settled(self._letter, self._what, None, self._event)
-        if isinstance(self._event, TurnRecorded):
-            self._supervisor.learn(self._cell, self._keeping, self._event)
-
-    def fail(self, error: InterturnError) -> None:
-        """It was not written, or may not have been."""
-        self._supervisor.counters.in_flight -= self._letter.counted
-        log.warning("write_failed", key=self._cell.key, error=type(error).__name__)
-        self._cell.unsettled(self._letter, self._what, error)

@@ -66,7 +66,9 @@ async def test_a_failed_fold_rests_longer_each_time(opened, summarizer, clock, s
     """A fold that fails is tried again with back-off: from 1 s, doubling, at most 60 s."""
     tried = []
     recorder = summarizer(lambda *_: tried.append(clock.now) or RuntimeError())
-    async with opened(MemoryStore(), summarizer=recorder, clock=clock) as runtime:
+    stays = Settings(idle_s=3_600)
+    given = {"summarizer": recorder, "clock": clock, "settings": stays}
+    async with opened(MemoryStore(), **given) as runtime:
         await _spoken(say, runtime.session("s"), 7)
         await clock.advance(400)
     rests = [later - earlier for earlier, later in pairwise(tried)]

@@ -237,8 +237,8 @@ async def test_every_repr_is_discreet(opened, heard, clock):
                 inside, inside._writer, inside.vault, cell, cell.keeping, cell.keeping.customer,
                 cell.keeping.claim(), actor, actor.memory(), actor._window, actor._summary,
                 actor._summary.lines, actor._deliveries, runtime._settings, runtime._store,
-                runtime._keyring, runtime._host, inside._folding, inside._extractive,
-                request.draft._memory, session._claimed,
+                runtime._keyring, runtime._host, inside.folds, inside.jobs, inside.lessons,
+                inside.arrivals, request.draft._memory, session._claimed,
             ]  # fmt: skip
             for value in values:
                 for shown in (repr(value), str(value), f"{value}", f"{value!a}"):
