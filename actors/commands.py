@@ -7,7 +7,7 @@ what has happened; `SessionActor.apply` takes events and nothing else.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -28,11 +28,36 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 # What an actor is told.
 
 
+class Asked(Discreet, frozen=True):
+    """What the visitor says, to be kept until the turn that it takes is answered.
+
+    Attributes:
+        ticket: under which the turn is taken.
+        text: the words.
+        at: when (UTC).
+        delivery_id: the transport's id of them, if it gave one.
+    """
+
+    ticket: int
+    text: str
+    at: datetime
+    delivery_id: str | None
+
+    @property
+    def size(self) -> int:
+        """About how much there is to seal, in characters."""
+        return len(self.text)
+
+
 class Take(Discreet, frozen=True):
-    """Take the turn, unless this delivery was answered before."""
+    """Take the turn, unless this delivery was answered before.
+
+    What is ``asked``, if anything, is on disk before the turn is taken.
+    """
 
     ticket: int
     delivery: bytes | None = None
+    asked: Asked | None = None
 
 
 class Release(Discreet, frozen=True):
@@ -88,13 +113,16 @@ Command: TypeAlias = Take | Release | Answer | Record | FoldDone
 
 
 class Taken(Discreet, frozen=True):
-    """The turn is held under this ticket."""
+    """The turn is held under this ticket; ``kept`` says whether what was asked is on disk."""
 
     ticket: int
+    kept: bool = False
 
 
 class Released(Discreet, frozen=True):
-    """The turn that was held under this ticket is free."""
+    """The turn that was held under this ticket is free; what was asked isn't on disk any more."""
+
+    size: ClassVar[int] = 0
 
     ticket: int
 
@@ -150,7 +178,13 @@ class FoldFailed(Discreet, frozen=True):
     task: FoldTask
 
 
-Event: TypeAlias = Taken | Released | TurnRecorded | SummaryLaid | FoldFailed
+class Pruned(Discreet, frozen=True):
+    """The oldest messages were pruned, up to and with this number."""
+
+    through: int
+
+
+Event: TypeAlias = Taken | Released | TurnRecorded | SummaryLaid | FoldFailed | Pruned
 
 
 # What an actor decides.
@@ -166,10 +200,14 @@ class Known(msgspec.Struct, frozen=True):
     seq: int
 
 
+Durable: TypeAlias = Asked | Released | Turn | SummaryLaid
+"""What can be brought to disk; to release a turn is to take from there what was asked."""
+
+
 class Persist(msgspec.Struct, frozen=True):
     """Bring this to disk; when it is there, `apply` the event that follows from it."""
 
-    what: Turn | SummaryLaid
+    what: Durable
 
 
 class Now(msgspec.Struct, frozen=True):

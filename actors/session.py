@@ -36,6 +36,7 @@ from interturn.actors.commands import (
     Known,
     Now,
     Persist,
+    Pruned,
     Record,
     Release,
     Released,
@@ -107,6 +108,7 @@ class SessionActor:
         "_deliveries",
         "_extractive",
         "_folding",
+        "_kept",
         "_limits",
         "_memory",
         "_resting",
@@ -126,6 +128,7 @@ class SessionActor:
         self._folding: FoldTask | None = None
         self._resting = False
         self.held: int | None = None
+        self._kept = False
         self._memory: Memory | None = None
         self._counts: dict[str, int] = {}
         self._compacted: tuple[tuple[int, int], str] = ((0, 0), "")
@@ -174,6 +177,11 @@ class SessionActor:
         return self._folding is not None
 
     @property
+    def kept(self) -> bool:
+        """Whether what was asked in the turn that is held is on disk."""
+        return self._kept
+
+    @property
     def text_bytes(self) -> int:
         """UTF-8 bytes of the messages that are not folded."""
         return self._window.text_bytes
@@ -189,8 +197,9 @@ class SessionActor:
             TurnClosed: an answer to a turn that isn't held.
         """
         match command:
-            case Take(ticket, delivery):
-                return self._unless_known(delivery) or Now(Taken(ticket), Granted())
+            case Take(ticket, delivery, asked):
+                taken = Now(Taken(ticket), Granted()) if asked is None else Persist(asked)
+                return self._unless_known(delivery) or taken
             case Answer(ticket, visitor, agent, at, delivery):
                 if self.held != ticket:
                     raise TurnClosed
@@ -200,7 +209,9 @@ class SessionActor:
                     Turn(self.last + 1, visitor, agent, at, delivery, None)
                 )
             case Release(ticket):
-                return Now(Released(ticket) if self.held == ticket else None)
+                if self.held != ticket:
+                    return Now()
+                return Persist(Released(ticket)) if self._kept else Now(Released(ticket))
             case FoldDone(task, summary):
                 if task is not self._folding:
                     return Now()
@@ -217,15 +228,18 @@ class SessionActor:
     def apply(self, event: Event) -> None:
         """Change the state by what has happened."""
         match event:
-            case Taken(ticket):
+            case Taken(ticket, kept):
                 self.held = ticket
+                self._kept = kept
             case Released():
                 self.held = None
+                self._kept = False
             case TurnRecorded(turn, messages):
                 self._window.extend(messages)
                 self._memory = None
                 if turn.ticket is not None:
                     self.held = None
+                    self._kept = False
                 if turn.delivery is not None:
                     self._remember_delivery(turn.delivery, turn.seq)
             case SummaryLaid(_, summary, cursor):
@@ -235,6 +249,9 @@ class SessionActor:
             case FoldFailed():
                 self._folding = None
                 self._resting = True
+            case Pruned(through):
+                known = self._deliveries.items()
+                self._deliveries = {delivery: seq for delivery, seq in known if seq > through}
 
     def _remember_delivery(self, delivery: bytes, seq: int) -> None:
         self._deliveries[delivery] = seq

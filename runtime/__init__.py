@@ -45,10 +45,12 @@ from interturn.runtime.errors import (
     WrongLoop,
 )
 from interturn.runtime.moves import Erasure
+from interturn.runtime.pruning import Pruned
 from interturn.runtime.runtime import Runtime
 from interturn.runtime.session import Recorded, Session, Turn
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Statistics
+from interturn.runtime.unanswered import Unanswered
 from interturn.storage import Keyring, MemoryStore, SqliteStore, Store
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "Message",
     "Overloaded",
     "Profiler",
+    "Pruned",
     "Quarantined",
     "Receipt",
     "Recorded",
@@ -101,6 +104,7 @@ __all__ = [
     "TurnClosed",
     "TurnExpired",
     "TurnTimeout",
+    "Unanswered",
     "WrongKey",
     "WrongLoop",
 ]

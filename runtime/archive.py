@@ -32,10 +32,11 @@ from interturn.runtime.keeping import (
     SessionKeeping,
     Vault,
     check_chain,
-    check_sequence,
 )
+from interturn.runtime.pruning import check_page, only_pruned, pruned_through
 from interturn.runtime.settings import Settings
 from interturn.runtime.tokens import load_counter
+from interturn.runtime.unanswered import open_words
 from interturn.storage import (
     CustomerRow,
     Hasher,
@@ -45,8 +46,8 @@ from interturn.storage import (
     SqliteStore,
     sealing,
 )
-from interturn.storage.base import ROLE_VISITOR
 from interturn.storage.errors import StorageError, Tampered, WrongKey
+from interturn.storage.rows import ROLE_VISITOR
 
 _PAGE_ROWS: Final = 500
 _LOOKED_FOR: Final = 256
@@ -75,6 +76,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         sessions: sessions.
         messages: messages.
         facts: facts of all customers.
+        unanswered: turns that are held, or were cut off by a crash, with their words kept.
         looked_for: texts and ids that were searched for in the raw files.
         findings: what is wrong, empty if nothing is.
     """
@@ -83,6 +85,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     sessions: int
     messages: int
     facts: int
+    unanswered: int
     looked_for: int
     findings: tuple[Finding, ...]
 
@@ -182,7 +185,10 @@ class Archive:
         return actor.layers(keeping.customer.customer_id)
 
     async def transcript(self, session_id: str) -> AsyncIterator[Message]:
-        """Iterate over a session's messages, oldest first; none if there is no such session."""
+        """Iterate over a session's messages, oldest first; none if there is no such session.
+
+        What was pruned is not among them.
+        """
         with public_errors():
             found = await self._store.load_session(self._vault.hasher.session(session_id), recent=0)
             if found is None:
@@ -193,8 +199,8 @@ class Archive:
             with public_errors():
                 rows = await self._store.rows(keeping.ref, after=after, limit=_PAGE_ROWS)
                 page = await self._vault.messages(keeping, rows)
-                check_sequence(keeping.ref, page, after=after)
-                if len(page) < _PAGE_ROWS and after + len(page) < found.last:
+                await check_page(self._vault, keeping, page, after=after)
+                if len(page) < _PAGE_ROWS and (page[-1].seq if page else after) < found.last:
                     raise Tampered("messages", f"session {keeping.ref}, message {found.last}")
             for message in page:
                 yield message
@@ -272,11 +278,12 @@ class Archive:
     async def doctor(self) -> Diagnosis:
         """Open every row and check that all agree.
 
-        Every sealed value opens at its place; sequences have no gap; each turn is a
-        visitor's row and an agent's; cursors agree with their snapshots and stand
-        between turns; customers' facts can be read, and no more turns were learnt
-        from than there are; the database's own checks pass; and a fragment of each of
-        the last 256 texts, facts and ids that were read is nowhere in the raw files.
+        Every sealed value opens at its place; sequences have no gap but what was
+        pruned before their first row; each turn is a visitor's row and an agent's;
+        cursors agree with their snapshots and stand between turns; customers' facts can
+        be read, and no more turns were learnt from than there are; unanswered words
+        open; the database's own checks pass; and a fragment of each of the last 256
+        texts, facts and ids that were read is nowhere in the raw files.
         """
         examination = _Examination()
         with public_errors():
@@ -289,6 +296,16 @@ class Archive:
                     with examination.noting():
                         await self._examine_customer(row, examination)
                 after = page[-1].ref
+            after = 0
+            while left := await self._store.unanswered(after=after, limit=_PAGE_ROWS):
+                for words in left:
+                    examination.unanswered += 1
+                    with examination.noting():
+                        keeping = self._vault.opened(
+                            words.session, await self._keeping(words.customer)
+                        )
+                        examination.look_for(open_words(keeping, words.sealed)[0])
+                after = left[-1].session.ref
         fragments = tuple(examination.fragments)
         for file in await anyio.to_thread.run_sync(_holding, self._files, fragments):
             examination.found("plaintext", file.name)
@@ -314,11 +331,13 @@ class Archive:
         keeping = self._vault.opened(row, customer)
         examination.look_for(keeping.open_name(row))
         await self._load(row.hash)
+        pruned_through(keeping, row)
         last = 0
         while rows := await self._store.rows(row.ref, after=last, limit=_PAGE_ROWS):
             examination.messages += len(rows)
             where = f"session {row.ref}, message {rows[0].seq}"
-            if rows[0].seq != last + 1 or any(b.seq != a.seq + 1 for a, b in pairwise(rows)):
+            follows = await only_pruned(self._vault, keeping, after=last, first=rows[0].seq)
+            if not follows or any(b.seq != a.seq + 1 for a, b in pairwise(rows)):
                 examination.found("gap", where)
             if any((r.seq % 2 == 1) != (r.role == ROLE_VISITOR) for r in rows):
                 examination.found("pair", where)
@@ -353,7 +372,7 @@ class _Examination:
     """What the doctor has seen so far."""
 
     def __init__(self) -> None:
-        self.customers = self.sessions = self.messages = self.facts = 0
+        self.customers = self.sessions = self.messages = self.facts = self.unanswered = 0
         self.fragments: dict[bytes, None] = {}
         self._findings: list[Finding] = []
 
@@ -383,6 +402,7 @@ class _Examination:
             self.sessions,
             self.messages,
             self.facts,
+            self.unanswered,
             len(self.fragments),
             tuple(self._findings),
         )

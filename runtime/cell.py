@@ -30,6 +30,7 @@ from typing import Final
 from interturn.actors.commands import (
     Answer,
     Command,
+    Durable,
     Event,
     FoldDone,
     FoldFailed,
@@ -84,6 +85,7 @@ class Cell:
     __slots__ = (
         "_carried",
         "_carried_for",
+        "_carried_kept",
         "_flying",
         "_house",
         "_refusal",
@@ -121,6 +123,7 @@ class Cell:
         self.retry_at = 0.0
         self._carried: int | None = None
         self._carried_for: Claim | None = None
+        self._carried_kept = False
         self._flying: Letter | None = None
         self._refusal: Callable[[], InterturnError] | None = None
 
@@ -204,7 +207,9 @@ class Cell:
     def tell(self, command: Release | FoldDone) -> Letter:
         """Let the actor know. It overtakes whatever waits, since others wait for it."""
         letter = Letter(command)
-        if self.phase is not Phase.READY:
+        if self._leaves_words(command):
+            self._enqueue(letter, first=True)
+        elif self.phase is not Phase.READY:
             if isinstance(command, Release):
                 self._give_back(command.ticket)
                 self._forget_if_done()
@@ -215,6 +220,15 @@ class Cell:
             self._handle(letter)
             self.pump()
         return letter
+
+    def _leaves_words(self, command: Release | FoldDone) -> bool:
+        """Whether a turn is left while its state is being read, and its words are on disk."""
+        return (
+            self.phase is Phase.ACTIVATING
+            and isinstance(command, Release)
+            and command.ticket == self._carried
+            and self._carried_kept
+        )
 
     def claimed(self) -> Claim | None:
         """Whose a new session is: the one's who holds the turn, else of who waits and names one."""
@@ -346,7 +360,7 @@ class Cell:
         assert self.actor is not None
         self.actor.apply(event)
         match event:
-            case Taken(ticket):
+            case Taken(ticket, _):
                 self.held_since = self._house.now()
                 if self.line:
                     self._house.waits(self, ticket)
@@ -375,14 +389,15 @@ class Cell:
     # What the writer says.
 
     def settled(
-        self, letter: Letter, what: Turn | SummaryLaid, known: int | None, event: Event | None
+        self, letter: Letter, what: Durable, known: int | None, event: Event | None
     ) -> None:
         """Apply what came to rest, reply, and go on.
 
         Args:
             letter: the message that was decided.
             what: the decision.
-            known: the visitor's sequence number if the delivery was there already.
+            known: the visitor's sequence number if the delivery was there already;
+                what was asked is gone then, too.
             event: what has happened, None with ``known``.
         """
         self.in_flight = False
@@ -394,19 +409,23 @@ class Cell:
                 if isinstance(what, Turn) and what.ticket is not None:
                     self._apply(Released(what.ticket))
                 self._answer(letter, Known(known))
+            if isinstance(what, Released) and self.actor is not None and not self.actor.last:
+                self._drop_state(keep_hold=False)  # and with its words the session is gone
+                return
         except Exception as error:  # noqa: BLE001 - whatever an actor raises stays with it
             self._fail(letter, error)
         self.pump()
 
-    def unsettled(self, letter: Letter, what: Turn | SummaryLaid, error: InterturnError) -> None:
+    def unsettled(self, letter: Letter, what: Durable, error: InterturnError) -> None:
         """What was decided did not come to rest, or may not have: read the state again.
 
         A turn that is held stays held, so that its reply can be tried again;
-        only where the turn may be on disk after all is it over.
+        only where the turn may be on disk after all, or was left, is it over.
         """
         self.in_flight = False
         unknown = isinstance(error, StoreFailed) and error.unknown
         over = unknown and isinstance(what, Turn) and what.ticket == self.held
+        over = over or isinstance(what, Released)
         self._answer(letter, error=error)
         self._drop_state(keep_hold=not over)
 
@@ -433,6 +452,7 @@ class Cell:
             return  # it is being read again already
         self._carried = self.held if keep_hold else None
         self._carried_for = self.keeping.claim() if self.keeping is not None else None
+        self._carried_kept = self.actor is not None and self.actor.kept
         self.actor = self.keeping = None
         if self._carried is None and not self.waiting:
             self.move(Phase.DEACTIVATING)
@@ -476,7 +496,7 @@ class Cell:
         if self._carried is not None:
             ticket, self._carried = self._carried, None
             self._carried_for = None
-            actor.apply(Taken(ticket))
+            actor.apply(Taken(ticket, self._carried_kept))
             if self.line:
                 self._house.waits(self, ticket)
         self._house.changed(self)

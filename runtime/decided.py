@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interturn.actors.commands import Event, SummaryLaid, Turn, TurnRecorded
+from interturn.actors.commands import (
+    Asked,
+    Durable,
+    Event,
+    Released,
+    SummaryLaid,
+    Taken,
+    Turn,
+    TurnRecorded,
+)
 from interturn.actors.errors import InterturnError
 from interturn.actors.ports import TokenCounter
 from interturn.runtime.cell import Cell
@@ -13,7 +22,8 @@ from interturn.runtime.events import log
 from interturn.runtime.keeping import SessionKeeping
 from interturn.runtime.letter import Letter
 from interturn.runtime.statistics import Counters
-from interturn.storage import Known, Outcome, Write
+from interturn.runtime.unanswered import seal
+from interturn.storage import Known, Outcome, Write, WriteUnanswered
 
 
 class Decided:
@@ -35,7 +45,7 @@ class Decided:
         self,
         cell: Cell,
         letter: Letter,
-        what: Turn | SummaryLaid,
+        what: Durable,
         *,
         counter: TokenCounter,
         counters: Counters,
@@ -54,9 +64,16 @@ class Decided:
 
     def prepare(self) -> Write:
         """Count and seal."""
-        if isinstance(self._what, SummaryLaid):
-            self._event = self._what
-            return self._keeping.seal_snapshot(self._what)
+        match self._what:
+            case SummaryLaid():
+                self._event = self._what
+                return self._keeping.seal_snapshot(self._what)
+            case Asked(ticket):
+                self._event = Taken(ticket, kept=True)
+                return seal(self._keeping, self._what)
+            case Released():
+                self._event = self._what
+                return WriteUnanswered(self._keeping.ref, None, lasting=self._keeping.lasting)
         actor, counter = self._cell.actor, self._counter
         assert actor is not None
         write, messages = self._keeping.seal_turn(self._what, actor.count, counter.name)
@@ -75,10 +92,8 @@ class Decided:
             self._cell.settled(self._letter, self._what, outcome.seq, None)
             return
         self._keeping.written(self._what)
-        if isinstance(self._what, Turn):
-            counters.turns += 1
-        else:
-            counters.folds += 1
+        counters.turns += isinstance(self._what, Turn)
+        counters.folds += isinstance(self._what, SummaryLaid)
         self._cell.settled(self._letter, self._what, None, self._event)
         if isinstance(self._event, TurnRecorded):
             self._learn(self._cell, self._keeping, self._event)

@@ -10,7 +10,7 @@ the keys of their sessions, a session's key seals its rows and its snapshot.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
@@ -18,10 +18,11 @@ from weakref import WeakValueDictionary
 import anyio.to_thread
 import msgspec
 
-from interturn.actors.commands import SummaryLaid, Turn
+from interturn.actors.commands import Durable, Released, SummaryLaid, Turn
 from interturn.actors.errors import CustomerMismatch
 from interturn.actors.message import Discreet, Message
 from interturn.actors.ports import TokenCounter
+from interturn.runtime.events import log
 from interturn.runtime.promise import Promise
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.storage import (
@@ -35,11 +36,14 @@ from interturn.storage import (
     SessionRow,
     Store,
     Tampered,
+    Unanswered,
+    Underived,
     WriteSession,
     WriteTurn,
+    WrongKey,
     sealing,
 )
-from interturn.storage.base import ROLE_AGENT, ROLE_VISITOR
+from interturn.storage.rows import ROLE_AGENT, ROLE_VISITOR
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -48,6 +52,7 @@ _ANONYMOUS: Final = b"anonymous"
 _NAMED: Final = b"named\0"
 
 T = TypeVar("T")
+Left = TypeVar("Left", Underived, Unanswered)
 
 
 class Claim(Discreet, frozen=True):
@@ -114,9 +119,21 @@ class SessionKeeping:
         derived: sequence number up to which its customer's facts were learnt from
             it, as the store says.
         new: the row to write with the first turn; None once it is there.
+        lasting: whether it stays in the store though it has no message: it was
+            there before, or somebody was identified in it.
     """
 
-    __slots__ = ("_key", "_sealer", "customer", "derived", "hash", "new", "ref", "version")
+    __slots__ = (
+        "_key",
+        "customer",
+        "derived",
+        "hash",
+        "lasting",
+        "new",
+        "ref",
+        "sealer",
+        "version",
+    )
 
     def __init__(
         self, row: SessionRow, key: bytes, customer: CustomerKeeping, *, new: bool
@@ -127,8 +144,9 @@ class SessionKeeping:
         self.derived = row.derived
         self.customer = customer
         self.new: SessionRow | None = row if new else None
+        self.lasting = not new
         self._key = key
-        self._sealer = Sealer(key)
+        self.sealer = Sealer(key)
 
     def wrapped_for(self, customer: CustomerKeeping) -> bytes:
         """Return the session's key, wrapped for another customer."""
@@ -138,6 +156,7 @@ class SessionKeeping:
         """Take note that the session is another customer's, in the store too."""
         self.customer = customer
         self.new = None
+        self.lasting = True
 
     def check(self, claim: Claim | None) -> None:
         """Let the caller in if they name the owner, or nobody.
@@ -172,14 +191,14 @@ class SessionKeeping:
 
     def seal_snapshot(self, laid: SummaryLaid) -> WriteSession:
         """Seal the state that a fold leaves."""
-        sealed = self._sealer.seal(laid.snapshot(), sealing.session_place(self.hash))
+        sealed = self.sealer.seal(laid.snapshot(), sealing.session_place(self.hash))
         return WriteSession(self.ref, laid.cursor, sealed, self.version)
 
-    def written(self, what: Turn | SummaryLaid) -> None:
+    def written(self, what: Durable) -> None:
         """Note that the store has it."""
         if isinstance(what, SummaryLaid):
             self.version += 1
-        else:
+        elif not isinstance(what, Released):
             self.new = self.customer.new = None
 
     def open_snapshot(self, sealed: bytes) -> bytes:
@@ -189,7 +208,7 @@ class SessionKeeping:
             Tampered: it isn't this session's, or was changed.
         """
         place = sealing.session_place(self.hash)
-        return self._sealer.open(sealed, place, table="sessions", where=f"snapshot {self.ref}")
+        return self.sealer.open(sealed, place, table="sessions", where=f"snapshot {self.ref}")
 
     def open_name(self, row: SessionRow) -> str:
         """Open the session's id.
@@ -199,7 +218,7 @@ class SessionKeeping:
         """
         place = sealing.session_name_place(self.hash)
         where = f"name {self.ref}"
-        return self._sealer.open(row.name, place, table="sessions", where=where).decode()
+        return self.sealer.open(row.name, place, table="sessions", where=where).decode()
 
     def open_row(self, row: Row, counter: TokenCounter | None) -> Message:
         """Open a row, counting its tokens anew if ``counter`` is another than did.
@@ -209,20 +228,30 @@ class SessionKeeping:
         """
         place = sealing.message_place(self.hash, row.seq, row.role)
         where = f"session {self.ref}, message {row.seq}"
-        body = self._sealer.open(row.sealed, place, table="messages", where=where)
+        body = self.sealer.open(row.sealed, place, table="messages", where=where)
         text, tokens, name, when, delivery = _decode_body(body)
         if (when, delivery) != (row.at, row.delivery):
             raise Tampered("messages", where)  # what rests beside the sealed body, unsealed
         if counter is not None and name != counter.name:
             tokens = counter.count(text)
-        at = _EPOCH + timedelta(microseconds=row.at)
+        at = moment(row.at)
         return Message(row.seq, "agent" if row.role == ROLE_AGENT else "visitor", text, at, tokens)
 
     def _row(self, message: Message, role: int, counter: str, delivery: bytes | None) -> Row:
-        at = (message.at - _EPOCH) // _MICROSECOND
+        at = microseconds(message.at)
         body = _encode_body((message.text, message.tokens, counter, at, delivery))
         place = sealing.message_place(self.hash, message.seq, role)
-        return Row(message.seq, role, at, self._sealer.seal(body, place), delivery)
+        return Row(message.seq, role, at, self.sealer.seal(body, place), delivery)
+
+
+def microseconds(at: datetime) -> int:
+    """Return a time as it rests: microseconds since 1970 UTC."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def moment(microseconds: int) -> datetime:
+    """Return a time that rests as microseconds since 1970 UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 _encode_body = msgspec.msgpack.Encoder().encode
@@ -264,13 +293,8 @@ class Vault:
             recent: how many of the newest messages are looked at for deliveries.
         """
         session_hash = self.hasher.session(session_id)
-        erasures = -1
-        while erasures != self.erasures:  # else it may be of somebody who is no more
-            rested, erasures = self.rested, self.erasures
-            loaded = await self.store.load_session(session_hash, recent=recent)
-        if loaded is not None:
-            customer = await self._fresh(loaded.customer, since=rested)
-            return self.opened(loaded.session, customer), loaded
+        if (found := await self.found(session_hash, recent=recent)) is not None:
+            return found
         claim = claims()
         if claim is None:
             customer = await self.customer(self.hasher.anonymous(session_id), None)
@@ -287,6 +311,19 @@ class Vault:
             wrapped=customer.sealer.seal(key, sealing.session_key_place(session_hash)),
         )
         return SessionKeeping(row, key, customer, new=True), None
+
+    async def found(
+        self, session_hash: bytes, *, recent: int = 0
+    ) -> tuple[SessionKeeping, LoadedSession] | None:
+        """Find a session that is in the store."""
+        erasures = -1
+        while erasures != self.erasures:  # else it may be of somebody who is no more
+            rested, erasures = self.rested, self.erasures
+            loaded = await self.store.load_session(session_hash, recent=recent)
+        if loaded is None:
+            return None
+        customer = await self._fresh(loaded.customer, since=rested)
+        return self.opened(loaded.session, customer), loaded
 
     def opened(self, row: SessionRow, customer: CustomerKeeping) -> SessionKeeping:
         """Unwrap the key of a session that is in the store.
@@ -381,19 +418,38 @@ class Vault:
         Yields:
             Session id, its keeping, and the sequence number of its newest message.
         """
+        async for left, keeping in self.left(self.store.underived):
+            yield keeping.open_name(left.session), keeping, left.last
+
+    async def left(
+        self, load: Callable[..., Awaitable[list[Left]]]
+    ) -> AsyncIterator[tuple[Left, SessionKeeping]]:
+        """Iterate over the sessions that ``load`` lists in pages, with the keeping of each.
+
+        One whose key doesn't open is left out, and an event says so.
+        """
         after = 0
         while True:
             rested, erasures = self.rested, self.erasures
-            page = await self.store.underived(after=after, limit=_PAGE_ROWS)
+            page = await load(after=after, limit=_PAGE_ROWS)
             if not page:
                 return
             for left in page:
                 if self.erasures != erasures:
                     break  # it may tell of somebody who is no more: the rest is read again
-                customer = await self._fresh(left.customer, since=rested)
-                keeping = self.opened(left.session, customer)
-                yield keeping.open_name(left.session), keeping, left.last
                 after = left.session.ref
+                try:
+                    customer = await self._fresh(left.customer, since=rested)
+                    keeping = self.opened(left.session, customer)
+                except (Tampered, WrongKey) as error:
+                    log.error("session_refused", error=type(error).__name__)
+                    continue
+                yield left, keeping
+
+    @property
+    def last_session(self) -> int:
+        """The highest session `ref` in use."""
+        return self._last_session
 
     def forgets(self, customer: CustomerKeeping) -> None:
         """Let go of a customer who isn't in the store any more."""

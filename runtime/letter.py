@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interturn.actors.commands import Command, SummaryLaid, Turn
+from interturn.actors.commands import Command, Durable
 from interturn.runtime.keeping import Claim
 from interturn.runtime.promise import Promise
 
@@ -71,7 +71,7 @@ class House(Protocol):
     def activate(self, cell: Cell) -> None:
         """Bring the actor in, in a task of the runtime's: `Cell.arrived` or `Cell.refused`."""
 
-    def persist(self, cell: Cell, letter: Letter, what: Turn | SummaryLaid) -> None:
+    def persist(self, cell: Cell, letter: Letter, what: Durable) -> None:
         """Hand a decision to the writer: `Cell.settled` or `Cell.unsettled`."""
 
     def changed(self, cell: Cell) -> None:

@@ -26,12 +26,14 @@ from interturn.runtime.events import log
 from interturn.runtime.folds import Folding
 from interturn.runtime.jobs import Job, Jobs
 from interturn.runtime.keeping import Vault
+from interturn.runtime.pruning import Pruned, Pruning
 from interturn.runtime.session import Session
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters, Statistics
 from interturn.runtime.supervisor import Supervisor
 from interturn.runtime.texts import check_id
 from interturn.runtime.tokens import load_counter
+from interturn.runtime.unanswered import Unanswered, unanswered
 from interturn.runtime.writer import Writer
 from interturn.storage import (
     Hasher,
@@ -184,6 +186,46 @@ class Runtime:
         again, it is left to its back-off.
         """
         await self._supervisor().flush()
+
+    async def unanswered(self) -> list[Unanswered]:
+        """Return what visitors said before a crash and no turn has answered, oldest first.
+
+        With the setting ``keep_unanswered`` the words of a turn rest until it is
+        recorded or left. Those that an earlier owner of the store left there are
+        returned, each until the session's next turn: to answer, hold
+        ``runtime.session(found.session_id).turn(found.text,
+        delivery_id=found.delivery_id)``. Turns that are held now are not among them.
+
+        Raises:
+            StoreFailed: they can't be read.
+        """
+        supervisor = self._supervisor()
+        with public_errors():
+            return await unanswered(supervisor.vault)
+
+    async def prune(self) -> Pruned:
+        """Remove messages older than ``retain_days`` that are folded and learnt from.
+
+        Whole turns, the oldest of each session first. The window, what waits for
+        its fold, the newest folded turn, summaries and facts stay. What went is in
+        no file when this returns, and `Session.transcript` begins after it. Its
+        delivery ids are known no more: redelivered, it would be a new turn.
+
+        Turns go on meanwhile. Only where a quarter of the database is free in the
+        end, it is written anew to give the space back: turns then wait, about a
+        second for each 200 MB, and the disk needs room for a second copy.
+
+        Returns:
+            How much went; nothing with ``retain_days`` off.
+
+        Raises:
+            StoreFailed: what went is gone, the rest stays: call again.
+            RuntimeClosed: likewise.
+        """
+        supervisor, days = self._supervisor(), self._settings.retain_days
+        if days is None:
+            return Pruned(0, 0, 0, 0)
+        return await supervisor.moves.carried_out(Pruning(supervisor, days).carry_out)
 
     async def close(self) -> None:
         """Drain and close. The same as leaving the ``async with``; safe to call twice.

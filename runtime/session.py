@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 
 import anyio.to_thread
 
-from interturn.actors.commands import Answer, Known, Record, Release, Take, TurnRecorded
+from interturn.actors.commands import Answer, Asked, Known, Record, Release, Take, TurnRecorded
 from interturn.actors.errors import (
     BudgetExceeded,
     DeliveryConflict,
@@ -26,6 +26,7 @@ from interturn.runtime.customer import Customer
 from interturn.runtime.errors import Reentered, StoreFailed, Tampered, public_errors
 from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping, check_sequence
 from interturn.runtime.letter import Look
+from interturn.runtime.pruning import check_page
 from interturn.runtime.supervisor import Supervisor
 from interturn.runtime.texts import check_id, check_text, check_time
 from interturn.runtime.tokens import INLINE_BYTES
@@ -91,7 +92,10 @@ class Session:
         """Take the session for one turn: ``async with session.turn(text) as turn``.
 
         Turns of one session are held one after the other, first come, first
-        served. Leaving the block without `Turn.reply` writes nothing.
+        served. Leaving the block without `Turn.reply` writes nothing. With the
+        setting ``keep_unanswered`` the text is on disk, sealed, from entering the
+        block to leaving it, and in the database after a crash: see
+        `Runtime.unanswered`.
 
         Args:
             text: what the visitor says, at most ``text_bytes`` of UTF-8.
@@ -110,7 +114,8 @@ class Session:
             TurnTimeout: the turn wasn't free in time.
             Reentered: this very task holds the session's turn.
             MailboxFull, Overloaded, Quarantined: retry later.
-            StoreFailed, Tampered: the session can't be read.
+            StoreFailed, Tampered: the session can't be read, or with
+                ``keep_unanswered`` not written to.
             RuntimeClosed, Fenced: the runtime is at its end.
         """
         return Turn(self, text, instructions, tuple(knowledge), budget, delivery_id, timeout)
@@ -173,12 +178,12 @@ class Session:
         return await self._look(_layers)
 
     async def transcript(self) -> AsyncIterator[Message]:
-        """Iterate over all messages, oldest first, read from the store in pages."""
+        """Iterate over all messages that were not pruned, oldest first, read in pages."""
         keeping, last = await self._look(lambda cell: (_keeping(cell), _last(cell)))
         after = 0
         while page := await self._page(keeping, after, _PAGE_ROWS):
             with public_errors():
-                check_sequence(keeping.ref, page, after=after)
+                await check_page(self._supervisor().vault, keeping, page, after=after)
             for message in page:
                 yield message
             after = page[-1].seq
@@ -306,6 +311,8 @@ class Session:
         keeping, messages = await self._look(lambda cell: (_keeping(cell), _find(cell, seq)))
         if messages is None:
             messages = await self._page(keeping, seq - 1, 2)
+            with public_errors():
+                check_sequence(keeping.ref, messages, after=seq - 1)
         said, reply = messages
         if said.text != visitor:
             raise DeliveryConflict
@@ -401,8 +408,11 @@ class Turn:
             raise Reentered
         timeout_s = supervisor.settings.turn_s if self._timeout_s is None else self._timeout_s
         self._ticket = supervisor.ticket()
+        asked = None
+        if supervisor.settings.keep_unanswered:
+            asked = Asked(self._ticket, text, supervisor.utc(), self._delivery_id)
         try:
-            letter = cell.ask(Take(self._ticket, self._delivery), claim)
+            letter = cell.ask(Take(self._ticket, self._delivery, asked), claim)
             answer = await supervisor.answer(cell, letter, timeout_s)
             self._cell = cell
             if isinstance(answer, Known):

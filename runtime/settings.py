@@ -45,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             the database over.
         snapshot_s: seconds between snapshots of a customer at least.
         drain_s: seconds that closing waits for held turns and folds.
+        keep_unanswered: whether the visitor's words are on disk before a turn is handed
+            out, so that a crash leaves them for `Runtime.unanswered`. One more commit
+            for each turn.
+        retain_days: days after which `Runtime.prune` removes messages; None keeps them.
         durability: ``full`` survives a power loss, ``normal`` a killed process.
         encoding: tiktoken's encoding for token counts.
     """
@@ -68,6 +72,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lease_s: float = 15.0
     snapshot_s: float = 5.0
     drain_s: float = 10.0
+    keep_unanswered: bool = False
+    retain_days: float | None = None
     durability: Literal["full", "normal"] = "full"
     encoding: str = "o200k_base"
 
@@ -75,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Hold every value to its range."""
         for name, (low, high, unit) in _RANGES.items():
             value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
             whole = self.__annotations__[name] == "int"
             if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
                 raise InvalidSettings(name, f"a {'whole ' if whole else ''}number of {unit}")
@@ -85,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise InvalidSettings(name, "an even number of messages, since turns are pairs")
         if self.fold_at > TAKEOVER * self.window:
             raise InvalidSettings("fold_at", f"at most {TAKEOVER} windows of messages")
+        if not isinstance(self.keep_unanswered, bool):
+            raise InvalidSettings("keep_unanswered", _TRUTH)
         if self.durability not in ("full", "normal"):
             raise InvalidSettings("durability", "full or normal")
 
@@ -139,13 +149,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             try:
                 values[name] = msgspec.convert(value, kind, strict=False)
             except msgspec.ValidationError:
-                bound = f"a number of {_RANGES[name][2]}" if name in _RANGES else "text"
+                bound = _TRUTH if kind is bool else "text"
+                if name in _RANGES:
+                    bound = f"a number of {_RANGES[name][2]}"
                 raise InvalidSettings(name, bound) from None
         return cls(**values)
 
 
-_KINDS: Final[dict[str, type]] = {"int": int, "float": float}
-"""By annotation; what is no number is text."""
+_KINDS: Final[dict[str, type]] = {
+    "int": int,
+    "float": float,
+    "float | None": float,
+    "bool": bool,
+}
+"""By annotation; the rest is text."""
+
+_OPTIONAL: Final = {"retain_days"}
+"""Numbers that may be None, which is off."""
+
+_TRUTH: Final = "true or false"
 
 _RANGES: Final[dict[str, tuple[float, float, str]]] = {
     "window": (2, 1_000, "messages"),
@@ -167,5 +189,6 @@ _RANGES: Final[dict[str, tuple[float, float, str]]] = {
     "lease_s": (0.1, 86_400, "seconds"),
     "snapshot_s": (0, 86_400, "seconds"),
     "drain_s": (0, 86_400, "seconds"),
+    "retain_days": (0, 36_500, "days"),
 }
 """Lowest and highest value and the unit of each number."""

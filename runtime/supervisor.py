@@ -22,10 +22,10 @@ import anyio.lowlevel
 from interturn.actors.commands import (
     Answer,
     Command,
+    Durable,
     FoldDone,
+    Pruned,
     Release,
-    SummaryLaid,
-    Turn,
 )
 from interturn.actors.errors import Forgotten, InterturnError
 from interturn.actors.extractive import Extractive
@@ -223,6 +223,12 @@ class Supervisor:
             if cell.keeping is not None and cell.keeping.customer is customer
         ]
 
+    def pruned(self, session_id: str, through: int) -> None:
+        """Let a session that is in memory know that its oldest messages are to go."""
+        cell = self._cells.get(session_id)
+        if cell is not None and cell.actor is not None:
+            cell.actor.apply(Pruned(through))
+
     # Erasing.
 
     async def evict(self, customer: CustomerKeeping) -> None:
@@ -290,7 +296,7 @@ class Supervisor:
         self.counters.activations += 1
         self.jobs.start(self.arrivals.bring_in, cell)
 
-    def persist(self, cell: Cell, letter: Letter, what: Turn | SummaryLaid) -> None:
+    def persist(self, cell: Cell, letter: Letter, what: Durable) -> None:
         """Hand a decision to the writer."""
         self.counters.in_flight += letter.counted
         decided = Decided(

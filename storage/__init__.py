@@ -1,24 +1,6 @@
 """Where conversations rest: the store contract, its backends, keys and sealing."""
 
-from .base import (
-    ROLE_AGENT,
-    ROLE_VISITOR,
-    CustomerRow,
-    Erased,
-    Known,
-    LoadedSession,
-    Opened,
-    Outcome,
-    Root,
-    Row,
-    SessionRow,
-    Store,
-    Underived,
-    Write,
-    WriteCustomer,
-    WriteSession,
-    WriteTurn,
-)
+from .base import Store
 from .errors import (
     Fenced,
     SchemaTooNew,
@@ -28,9 +10,31 @@ from .errors import (
     Tampered,
     WrongKey,
 )
+from .faults import Faulty
 from .keyring import Keyring, KeyWrapper, LocalKey
 from .lease import this_owner
 from .memory import MemoryStore
+from .rows import (
+    ROLE_AGENT,
+    ROLE_VISITOR,
+    CustomerRow,
+    Erased,
+    Known,
+    LoadedSession,
+    Opened,
+    Outcome,
+    Prune,
+    Root,
+    Row,
+    SessionRow,
+    Unanswered,
+    Underived,
+    Write,
+    WriteCustomer,
+    WriteSession,
+    WriteTurn,
+    WriteUnanswered,
+)
 from .sealing import (
     HASH_BYTES,
     KEY_BYTES,
@@ -45,6 +49,8 @@ from .sealing import (
     session_key_place,
     session_name_place,
     session_place,
+    session_pruned_place,
+    session_unanswered_place,
 )
 from .sqlite import SqliteStore
 
@@ -55,6 +61,7 @@ __all__ = [
     "ROLE_VISITOR",
     "CustomerRow",
     "Erased",
+    "Faulty",
     "Fenced",
     "Hasher",
     "KeyWrapper",
@@ -65,6 +72,7 @@ __all__ = [
     "MemoryStore",
     "Opened",
     "Outcome",
+    "Prune",
     "Root",
     "Row",
     "SchemaTooNew",
@@ -76,11 +84,13 @@ __all__ = [
     "StoreFailed",
     "StoreOwned",
     "Tampered",
+    "Unanswered",
     "Underived",
     "Write",
     "WriteCustomer",
     "WriteSession",
     "WriteTurn",
+    "WriteUnanswered",
     "WrongKey",
     "customer_key_place",
     "customer_name_place",
@@ -91,5 +101,7 @@ __all__ = [
     "session_key_place",
     "session_name_place",
     "session_place",
+    "session_pruned_place",
+    "session_unanswered_place",
     "this_owner",
 ]

@@ -1,16 +1,16 @@
 """A batch of writes, checked and sorted by kind before anything is touched.
 
-All turns of a batch are applied before its snapshots, and sessions' snapshots
-before customers': they touch different rows, so nothing else depends on their
-order, and each kind can go in one statement. How far facts have been derived
-comes last, when it is known which customers' snapshots were written.
+All turns of a batch are applied before unanswered words, these before snapshots,
+and sessions' snapshots before customers': nothing else depends on their order, and
+each kind can go in one statement. How far facts have been derived comes last, when
+it is known which customers' snapshots were written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .base import (
+from .rows import (
     ROLE_AGENT,
     ROLE_VISITOR,
     CustomerRow,
@@ -20,6 +20,7 @@ from .base import (
     WriteCustomer,
     WriteSession,
     WriteTurn,
+    WriteUnanswered,
 )
 
 
@@ -28,58 +29,68 @@ class Batch:
 
     Attributes:
         turns: the turns, in order.
+        unanswered: what visitors said, in order.
         snapshots: the sessions' snapshots, in order.
         customers: the customers' snapshots, in order.
 
     Raises:
         ValueError: a turn is not two rows of a visitor and an agent in a row,
-            or names a session or customer other than it brings. Nothing was written.
+            or names a session or customer other than it brings; or a session's
+            unanswered words come twice. Nothing was written.
     """
 
-    __slots__ = ("_writes", "customers", "snapshots", "turns")
+    __slots__ = ("_writes", "customers", "snapshots", "turns", "unanswered")
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self._writes = writes
         self.turns: list[WriteTurn] = []
+        self.unanswered: list[WriteUnanswered] = []
         self.snapshots: list[WriteSession] = []
         self.customers: list[WriteCustomer] = []
         for write in writes:
             if isinstance(write, WriteTurn):
                 _check(write)
                 self.turns.append(write)
+            elif isinstance(write, WriteUnanswered):
+                _check_bringing(write)
+                self.unanswered.append(write)
             elif isinstance(write, WriteSession):
                 self.snapshots.append(write)
             else:
                 self.customers.append(write)
+        if len({write.session for write in self.unanswered}) < len(self.unanswered):
+            raise ValueError("a session's unanswered words come twice")
 
     @property
     def plain(self) -> bool:
         """Whether there are turns and nothing else: no new session, no snapshot."""
-        return not (self.snapshots or self.customers) and all(
+        return not (self.unanswered or self.snapshots or self.customers) and all(
             turn.new_session is None for turn in self.turns
         )
 
     def outcomes(
         self,
         turns: Sequence[Outcome],
+        unanswered: Sequence[Outcome],
         snapshots: Sequence[Outcome],
         customers: Sequence[Outcome],
     ) -> list[Outcome]:
         """Return the outcomes of all kinds in the order of the writes."""
         told = {
             WriteTurn: iter(turns),
+            WriteUnanswered: iter(unanswered),
             WriteSession: iter(snapshots),
             WriteCustomer: iter(customers),
         }
         return [next(told[type(write)]) for write in self._writes]
 
 
-def new_customers(turns: Sequence[WriteTurn]) -> list[CustomerRow]:
-    """Return the customers that these turns bring, each once; the first to bring one counts."""
+def new_customers(writes: Sequence[WriteTurn | WriteUnanswered]) -> list[CustomerRow]:
+    """Return the customers that these writes bring, each once; the first to bring one counts."""
     found: dict[tuple[int, bytes], CustomerRow] = {}
-    for turn in turns:
-        if turn.new_customer is not None:
-            found.setdefault((turn.new_customer.ref, turn.new_customer.hash), turn.new_customer)
+    for write in writes:
+        if write.new_customer is not None:
+            found.setdefault((write.new_customer.ref, write.new_customer.hash), write.new_customer)
     return list(found.values())
 
 
@@ -109,10 +120,14 @@ def _check(turn: WriteTurn) -> None:
         raise ValueError(f"rows {visitor.seq} and {agent.seq} don't follow each other")
     if agent.delivery is not None:
         raise ValueError("a delivery rests on the visitor's row")
-    if turn.new_session is not None and turn.new_session.ref != turn.session:
-        raise ValueError("a turn brings another session than its own")
-    if turn.new_customer is not None:
-        if turn.new_session is None:
+    _check_bringing(turn)
+
+
+def _check_bringing(write: WriteTurn | WriteUnanswered) -> None:
+    if write.new_session is not None and write.new_session.ref != write.session:
+        raise ValueError("a write brings another session than its own")
+    if write.new_customer is not None:
+        if write.new_session is None:
             raise ValueError("a new customer comes with a new session")
-        if turn.new_session.customer != turn.new_customer.ref:
-            raise ValueError("a turn brings another customer than its session's")
+        if write.new_session.customer != write.new_customer.ref:
+            raise ValueError("a write brings another customer than its session's")

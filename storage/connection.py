@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import sys
 import threading
 import warnings
 import weakref
@@ -29,6 +30,9 @@ from pathlib import Path
 import aiosqlite
 
 from .errors import StoreFailed
+
+LOG_BYTES = 64 * 1024 * 1024
+"""What the write-ahead log is cut back to after a checkpoint."""
 
 BUSY_S = 5.0
 """How long a statement waits for a lock. Only a takeover or a foreign tool can hold one."""
@@ -83,6 +87,18 @@ def at_rest(*paths: Path) -> tuple[int, ...] | None:
     return tuple(told)
 
 
+def identity(*paths: Path) -> tuple[int, ...] | None:
+    """Return what tells these very files from any others, or None where one is gone."""
+    told: list[int] = []
+    try:
+        for path in paths:
+            status = path.stat()
+            told += (status.st_dev, status.st_ino)
+    except OSError:
+        return None
+    return tuple(told)
+
+
 def beside(path: Path, suffix: str) -> Path:
     """Return the file of the same name with a suffix."""
     return path.with_name(path.name + suffix)
@@ -119,6 +135,30 @@ async def connect(uri: str) -> aiosqlite.Connection:
         raise
     _open.add(connection)
     return connection
+
+
+async def prepare(writer: aiosqlite.Connection, keys: Path | None, *, full: bool) -> None:
+    """Make a connection ready to write, with the keys file, if there is one, attached.
+
+    ``full`` says that what was committed has to survive a power loss. Raises
+    `sqlite3.Error`; `StoreFailed` where there can be no write-ahead log.
+    """
+    if keys is not None:
+        await writer.execute_fetchall("ATTACH ? AS keys", (writing_uri(keys),))
+    for name in ("main", "keys")[: 1 if keys is None else 2]:
+        [(mode,)] = await writer.execute_fetchall(f"PRAGMA {name}.journal_mode = WAL")
+        if mode != "wal":
+            raise StoreFailed("this file system does not allow a write-ahead log")
+        await writer.executescript(
+            f"PRAGMA {name}.synchronous = {'FULL' if full or name == 'keys' else 'NORMAL'};"
+            f"PRAGMA {name}.journal_size_limit = {LOG_BYTES};"
+            # What is deleted must not stay legible in a free page.
+            f"PRAGMA {name}.secure_delete = ON;"
+        )
+    await writer.execute_fetchall("PRAGMA foreign_keys = ON")
+    if sys.platform == "darwin" and full:  # pragma: no cover
+        # There a plain fsync stops at the drive's own cache.
+        await writer.executescript("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")
 
 
 @contextlib.asynccontextmanager

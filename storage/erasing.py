@@ -32,13 +32,16 @@ from typing import Final
 import aiosqlite
 
 from . import statements
-from .base import CustomerRow, Erased, SessionRow, WriteCustomer
 from .connection import BUSY_S, failure
 from .errors import StoreFailed
+from .rows import CustomerRow, Erased, Prune, SessionRow, WriteCustomer
 from .writing import Writing, check_epoch, parts, transaction
 
 TRIES, PAUSE_S, TRY_BUSY_MS = 30, 0.05, 100
 """For how long an erasure waits for whoever is reading: 4.5 s, in which others write."""
+
+FREE_SHARE: Final = 0.25
+"""Of a file's pages, unused, from which on it is worth writing the rest of them anew."""
 
 SCRUB: Final = "interturn_scrub"
 """The name under which a connection that writes can call `Scrubber.scrub`, in its own thread."""
@@ -49,6 +52,12 @@ LOG_IS_BACK: Final = -1
 _DESTROY_KEY = """
 DELETE FROM {schema}.customer_keys WHERE hash = ?1
     AND NOT EXISTS (SELECT 1 FROM main.customers WHERE hash = ?1 AND ref <> ?2)
+"""
+
+
+_PAGES = """
+SELECT page_count, freelist_count, page_size
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size
 """
 
 
@@ -80,6 +89,7 @@ class Eraser(Writing):
         async with self._turns, transaction(self._connection):
             await check_epoch(self._connection, self._epoch)
             messages = await self._change("DELETE FROM main.messages WHERE session = ?", session)
+            await self._change("DELETE FROM main.unanswered WHERE session = ?", session)
             if await self._change("DELETE FROM main.sessions WHERE ref = ?", session):
                 await self._change("INSERT INTO main.tombstones VALUES (NULL, NULL)")
         await self.finish()
@@ -146,6 +156,38 @@ class Eraser(Writing):
                 return True
             return False
 
+    async def prune(self, cuts: Sequence[Prune]) -> int:
+        """Remove the oldest messages of sessions; `shrink` removes their traces."""
+        messages = 0
+        async with self._turns, transaction(self._connection):
+            await check_epoch(self._connection, self._epoch)
+            for part in parts(cuts):
+                await self._run(statements.pruned(part, self._epoch))
+                messages += await self._run(statements.prune(part, self._epoch))
+            if messages:
+                await self._change("INSERT INTO main.tombstones VALUES (NULL, NULL)")
+        return messages
+
+    async def shrink(self) -> int:
+        """Write the database anew if much of it is free, and do what the tombstones say.
+
+        Nothing less makes the file smaller: free pages are kept for later content.
+        Incremental vacuuming would need a map of pages in every database and
+        would move content that `Scrubber` then couldn't tell apart.
+        """
+        async with self._turns:
+            async with transaction(self._connection):
+                await check_epoch(self._connection, self._epoch)
+                [(pages, free, page_bytes)] = await self._connection.execute_fetchall(_PAGES)
+                worth = free > pages * FREE_SHARE
+                if worth:
+                    await self._change("INSERT INTO main.tombstones VALUES (NULL, NULL)")
+            if worth:
+                await self._connection.execute_fetchall("VACUUM main")
+            [(left, _, _)] = await self._connection.execute_fetchall(_PAGES)
+        await self.finish()
+        return int(page_bytes * (pages - left))
+
     async def finish(self) -> dict[int, Erased]:
         """Do what the tombstones say, and return what went with each customer.
 
@@ -206,6 +248,11 @@ class Eraser(Writing):
             await check_epoch(self._connection, self._epoch)
             messages = await self._change(
                 "DELETE FROM main.messages"
+                " WHERE session IN (SELECT ref FROM main.sessions WHERE customer = ?)",
+                ref,
+            )
+            await self._change(
+                "DELETE FROM main.unanswered"
                 " WHERE session IN (SELECT ref FROM main.sessions WHERE customer = ?)",
                 ref,
             )

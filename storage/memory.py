@@ -13,39 +13,29 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .base import (
+from .batch import Batch, check_adoption
+from .contents import Contents, prunable
+from .errors import Fenced, StoreFailed
+from .lease import Lease, host_of
+from .rows import (
     CustomerRow,
     Erased,
     Known,
     LoadedSession,
     Opened,
     Outcome,
+    Prune,
     Root,
     Row,
     SessionRow,
+    Unanswered,
     Underived,
     Write,
     WriteCustomer,
     WriteSession,
     WriteTurn,
+    WriteUnanswered,
 )
-from .batch import Batch, check_adoption
-from .errors import Fenced, StoreFailed
-from .lease import Lease, host_of
-
-
-class _Contents:
-    """What rests: the state that all doors to one memory share."""
-
-    def __init__(self) -> None:
-        self.root: Root | None = None
-        self.lease = Lease(0, None, 0.0, 0.0, 0.0, locked=False)
-        self.customers: dict[int, CustomerRow] = {}
-        self.customer_refs: dict[bytes, int] = {}
-        self.sessions: dict[int, SessionRow] = {}
-        self.session_refs: dict[bytes, int] = {}
-        self.rows: dict[int, list[Row]] = {}
-        self.deliveries: dict[tuple[int, bytes], int] = {}
 
 
 class MemoryStore:
@@ -56,7 +46,7 @@ class MemoryStore:
     """
 
     def __init__(self, *, beside: MemoryStore | None = None) -> None:
-        self._contents: _Contents = _Contents() if beside is None else beside._contents  # noqa: SLF001 - another of the same class
+        self._contents: Contents = Contents() if beside is None else beside._contents  # noqa: SLF001 - another of the same class
         self._epoch = 0
 
     def __repr__(self) -> str:
@@ -92,9 +82,10 @@ class MemoryStore:
         batch = Batch(writes)
         self._check_owned()
         turns = [self._write_turn(turn) for turn in batch.turns]
+        unanswered = [self._write_unanswered(words) for words in batch.unanswered]
         snapshots = [self._write_snapshot(snapshot) for snapshot in batch.snapshots]
         customers = [self._write_customer_snapshot(snapshot) for snapshot in batch.customers]
-        return batch.outcomes(turns, snapshots, customers)
+        return batch.outcomes(turns, unanswered, snapshots, customers)
 
     async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
         """Return a session with what is newer than its snapshot."""
@@ -106,8 +97,8 @@ class MemoryStore:
         return LoadedSession(
             session=session,
             customer=contents.customers[session.customer],
-            last=len(rows),
-            rows=rows[session.cursor :],
+            last=contents.last(ref),
+            rows=contents.after(ref, session.cursor),
             deliveries=[
                 (row.delivery, row.seq)
                 for row in rows[max(0, len(rows) - recent) :]
@@ -122,8 +113,7 @@ class MemoryStore:
 
     async def rows(self, session: int, *, after: int, limit: int) -> list[Row]:
         """Return at most ``limit`` rows with a sequence number over ``after``, oldest first."""
-        # Sequence numbers have no gaps, so they are places in the list.
-        return self._contents.rows.get(session, [])[after : after + limit]
+        return self._contents.after(session, after)[:limit]
 
     async def sessions_of(self, customer: int) -> list[SessionRow]:
         """Return a customer's sessions by rising `ref`, without their snapshots."""
@@ -146,12 +136,35 @@ class MemoryStore:
             Underived(
                 msgspec.structs.replace(session, snapshot=None),
                 contents.customers[session.customer],
-                len(contents.rows[ref]),
+                contents.last(ref),
             )
             for ref, session in sorted(contents.sessions.items())
-            if ref > after and session.derived < len(contents.rows[ref])
+            if ref > after and session.derived < contents.last(ref)
         ]
         return found[:limit]
+
+    async def unanswered(self, *, after: int, limit: int) -> list[Unanswered]:
+        """Return at most ``limit`` sessions with words that an earlier owner left unanswered."""
+        contents = self._contents
+        found = []
+        for ref, (epoch, sealed) in sorted(contents.unanswered.items()):
+            if ref > after and epoch != self._epoch:
+                session = msgspec.structs.replace(contents.sessions[ref], snapshot=None)
+                customer = contents.customers[session.customer]
+                found.append(Unanswered(session, customer, sealed))
+        return found[:limit]
+
+    async def aged(self, *, before: int, after: int, upto: int) -> list[bytes]:
+        """Return the hashes of the sessions that `prune` would take something from."""
+        contents = self._contents
+        return [
+            session.hash
+            for ref, session in sorted(contents.sessions.items())
+            if after < ref <= upto
+            and (rows := contents.rows[ref])
+            and rows[0].seq <= prunable(session)
+            and rows[0].at < before
+        ]
 
     async def adopt(
         self,
@@ -187,7 +200,7 @@ class MemoryStore:
         if snapshot is not None:
             self._write_customer_snapshot(snapshot)
         if leaving is not None:
-            self._drop_customer(leaving)
+            self._contents.drop_customer(leaving)
 
     def _check_moves(self, moved: list[int], new_sessions: Sequence[SessionRow]) -> None:
         contents = self._contents
@@ -210,7 +223,7 @@ class MemoryStore:
         self._check_owned()
         contents = self._contents
         row = contents.sessions.get(session)
-        if row is None or seq < 1 or row.cursor >= seq or len(contents.rows[session]) != seq + 1:
+        if row is None or seq < 1 or row.cursor >= seq or contents.last(session) != seq + 1:
             return False
         if snapshot is not None:
             if snapshot.customer != row.customer:
@@ -229,14 +242,34 @@ class MemoryStore:
     async def delete_session(self, session: int) -> int:
         """Remove a session; return how many messages went. Raises `Fenced`."""
         self._check_owned()
-        return self._drop_session(session)
+        return self._contents.drop_session(session)
+
+    async def prune(self, cuts: Sequence[Prune]) -> int:
+        """Remove the oldest messages of sessions; return how many went. Raises `Fenced`."""
+        self._check_owned()
+        contents, messages = self._contents, 0
+        for cut in cuts:
+            session = contents.sessions.get(cut.session)
+            if session is None or session.pruned != cut.seen or cut.through > prunable(session):
+                continue
+            contents.sessions[cut.session] = msgspec.structs.replace(session, pruned=cut.mark)
+            rows, left = contents.rows[cut.session], contents.after(cut.session, cut.through)
+            contents.rows[cut.session] = left
+            messages += contents.drop_rows(cut.session, rows[: len(rows) - len(left)])
+        return messages
+
+    async def shrink(self) -> int:
+        """Return 0: memory is given back as it comes free. Raises `Fenced`."""
+        self._check_owned()
+        return 0
 
     async def forget(self, customer: int) -> Erased:
         """Remove a customer and everything of theirs. Raises `Fenced`."""
         self._check_owned()
-        refs = [ref for ref, row in self._contents.sessions.items() if row.customer == customer]
-        messages = sum(self._drop_session(ref) for ref in refs)
-        self._drop_customer(customer)
+        contents = self._contents
+        refs = [ref for ref, row in contents.sessions.items() if row.customer == customer]
+        messages = sum(contents.drop_session(ref) for ref in refs)
+        contents.drop_customer(customer)
         return Erased(len(refs), messages)
 
     async def close(self) -> None:
@@ -261,8 +294,9 @@ class MemoryStore:
         contents, visitor = self._contents, turn.visitor
         delivery = visitor.delivery
         if delivery is not None and (turn.session, delivery) in contents.deliveries:
+            contents.unanswered.pop(turn.session, None)
             return Known(contents.deliveries[turn.session, delivery])
-        if visitor.seq != 1 + len(contents.rows.get(turn.session, ())):
+        if visitor.seq != 1 + contents.last(turn.session):
             return "stale"
         if turn.new_session is not None and not self._write_session(
             turn.new_session, turn.new_customer
@@ -273,6 +307,23 @@ class MemoryStore:
         contents.rows[turn.session].extend((visitor, turn.agent))
         if delivery is not None:
             contents.deliveries[turn.session, delivery] = visitor.seq
+        contents.unanswered.pop(turn.session, None)
+        return "written"
+
+    def _write_unanswered(self, write: WriteUnanswered) -> Outcome:
+        contents, ref = self._contents, write.session
+        if write.new_session is not None and not self._write_session(
+            write.new_session, write.new_customer
+        ):
+            return "stale"
+        if write.sealed is not None:
+            if ref not in contents.sessions:
+                return "stale"
+            contents.unanswered[ref] = (self._epoch, write.sealed)
+            return "written"
+        contents.unanswered.pop(ref, None)
+        if not contents.last(ref) and not write.lasting:
+            contents.drop_session(ref)
         return "written"
 
     def _write_session(self, session: SessionRow, customer: CustomerRow | None) -> bool:
@@ -326,26 +377,9 @@ class MemoryStore:
         for ref, seq in write.derived:
             session = contents.sessions.get(ref)
             if session is not None and session.customer == write.customer:
-                self._set_derived(ref, max(session.derived, min(seq, len(contents.rows[ref]))))
+                self._set_derived(ref, max(session.derived, min(seq, contents.last(ref))))
         return "written"
 
     def _set_derived(self, session: int, seq: int) -> None:
         sessions = self._contents.sessions
         sessions[session] = msgspec.structs.replace(sessions[session], derived=seq)
-
-    def _drop_session(self, ref: int) -> int:
-        contents = self._contents
-        session = contents.sessions.pop(ref, None)
-        if session is None:
-            return 0
-        del contents.session_refs[session.hash]
-        rows = contents.rows.pop(ref)
-        for row in rows:
-            if row.delivery is not None:
-                del contents.deliveries[ref, row.delivery]
-        return len(rows)
-
-    def _drop_customer(self, ref: int) -> None:
-        customer = self._contents.customers.pop(ref, None)
-        if customer is not None:
-            del self._contents.customer_refs[customer.hash]

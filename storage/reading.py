@@ -22,7 +22,6 @@ from typing import Any
 import aiosqlite
 
 from . import schema
-from .base import CustomerRow, LoadedSession, Root, Row, SessionRow, Underived
 from .connection import (
     at_rest,
     beside,
@@ -34,6 +33,7 @@ from .connection import (
 )
 from .errors import StoreFailed
 from .lease import LockFile
+from .rows import CustomerRow, LoadedSession, Root, Row, SessionRow, Unanswered, Underived
 
 LOST = "lost"
 """The key id of a customer whose wrapped key is nowhere, so that unwrapping it is `WrongKey`."""
@@ -51,16 +51,16 @@ WITH own AS MATERIALIZED (
     FROM sessions WHERE hash = ?1
 )
 SELECT 0, own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, own.snapshot,
-    own.version, {derived}, own.last, {customer}
+    own.version, {derived}, {pruned}, own.last, {customer}
 FROM own JOIN customers ON customers.ref = own.customer
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 UNION ALL
 SELECT 1, messages.seq, messages.role, messages.at, messages.sealed, messages.delivery,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM own JOIN messages ON messages.session = own.ref AND messages.seq > own.cursor
 UNION ALL
 SELECT 2, messages.delivery, messages.seq,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM own JOIN messages ON messages.session = own.ref AND messages.seq > own.last - ?2
 WHERE messages.delivery IS NOT NULL
 """
@@ -72,13 +72,13 @@ SELECT {customer} FROM customers
 
 _SESSIONS = """
 SELECT own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, NULL, own.version,
-    {derived}
+    {derived}, {pruned}
 FROM sessions AS own
 """
 
 _UNDERIVED = """
 SELECT own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, NULL, own.version,
-    {derived}, own.last, {customer}
+    {derived}, {pruned}, own.last, {customer}
 FROM (
     SELECT *, coalesce((SELECT max(seq) FROM messages WHERE session = ref), 0) AS last
     FROM sessions WHERE ref > ?
@@ -86,6 +86,21 @@ FROM (
 JOIN customers ON customers.ref = own.customer
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 WHERE {derived} < own.last ORDER BY own.ref LIMIT ?
+"""
+
+_UNANSWERED = """
+SELECT own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, NULL, own.version,
+    own.derived, own.pruned, unanswered.sealed, {customer}
+FROM unanswered JOIN sessions AS own ON own.ref = unanswered.session
+JOIN customers ON customers.ref = own.customer
+    LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
+WHERE unanswered.session > ? AND unanswered.epoch <> ? ORDER BY own.ref LIMIT ?
+"""
+
+_AGED = """
+SELECT hash FROM sessions WHERE ref > ? AND ref <= ? AND ? > (
+    SELECT at FROM messages
+    WHERE session = ref AND seq <= min(cursor, derived) - 2 ORDER BY seq LIMIT 1)
 """
 
 
@@ -100,10 +115,12 @@ class Reading:
     def __init__(self, path: Path, keys: Path | None) -> None:
         self._path = path
         self._keys = keys
+        self._paths = (path,) if keys is None else (path, keys)
         self._lock = LockFile(beside(path, "-lock"))
         self._reader: aiosqlite.Connection | None = None
         self._resting: tuple[int, ...] | None = None
         self._joining = asyncio.Lock()
+        self._epoch = 0
         self._prepare_loads(schema.VERSION)
 
     async def open_read_only(self) -> Root | None:
@@ -143,9 +160,9 @@ class Reading:
         deliveries: list[tuple[bytes, int]] = []
         for kind, *fields in await self._read(self._session_sql, (session_hash, recent)):
             if kind == 0:
-                session = SessionRow(*fields[:9])
-                last = fields[9]
-                customer = CustomerRow(*fields[10:])
+                session = SessionRow(*fields[:10])
+                last = fields[10]
+                customer = CustomerRow(*fields[11:])
             elif kind == 1:
                 rows.append(Row(*fields[:5]))
             else:
@@ -188,9 +205,30 @@ class Reading:
         """
         found = await self._read(self._underived_sql, (after, limit))
         return [
-            Underived(SessionRow(*fields[:9]), CustomerRow(*fields[10:]), fields[9])
+            Underived(SessionRow(*fields[:10]), CustomerRow(*fields[11:]), fields[10])
             for fields in found
         ]
+
+    async def unanswered(self, *, after: int, limit: int) -> list[Unanswered]:
+        """Return at most ``limit`` sessions with words that an earlier owner left unanswered.
+
+        By rising `ref`, with a `ref` over ``after``. A reader without a lease is
+        told of the owner's own, too.
+        """
+        if not self._keeps_unanswered:
+            return []
+        found = await self._read(self._unanswered_sql, (after, self._epoch, limit))
+        return [
+            Unanswered(SessionRow(*fields[:10]), CustomerRow(*fields[11:]), fields[10])
+            for fields in found
+        ]
+
+    async def aged(self, *, before: int, after: int, upto: int) -> list[bytes]:
+        """Return the hashes of the sessions that a pruning would take something from.
+
+        Looks at a `ref` over ``after``, up to ``upto``; see `Store.aged`.
+        """
+        return [found for (found,) in await self._read(_AGED, (after, upto, before))]
 
     async def customers(self, *, after: int, limit: int) -> list[CustomerRow]:
         """Return at most ``limit`` customers with a `ref` over ``after``, by rising `ref`."""
@@ -225,15 +263,18 @@ class Reading:
             "customer": _CUSTOMER.format(lost=LOST),
             "schema": self._keys_schema,
             "derived": "own.derived" if version >= schema.DERIVED_SINCE else "0",
+            "pruned": "own.pruned" if version >= schema.PRUNED_SINCE else "NULL",
         }
         self._session_sql = _SESSION.format(**fields)
         self._customers_sql = _CUSTOMERS.format(**fields)
         self._sessions_sql = _SESSIONS.format(**fields)
         self._underived_sql = _UNDERIVED.format(**fields)
+        self._unanswered_sql = _UNANSWERED.format(**fields)
+        self._keeps_unanswered = version >= schema.PRUNED_SINCE
 
     def _at_rest(self) -> tuple[int, ...] | None:
         """Return what tells a change of the files, None where somebody reads or writes a log."""
-        return at_rest(self._path, *(() if self._keys is None else (self._keys,)))
+        return at_rest(*self._paths)
 
     async def _join(self) -> None:
         """Read beside whoever writes, by the log. Raises `sqlite3.Error`."""

@@ -4,9 +4,11 @@ What the schema itself holds, whoever writes to it:
 
 - a session's sequence numbers have no gaps and no doubles (the trigger
   ``messages_follow`` and the unique index), so a turn lands whole after the
-  newest one or not at all;
+  newest one or not at all; only the oldest can be missing, once pruned;
 - the visitor's rows are the odd ones;
-- a delivery is recorded once in its session.
+- a delivery is recorded once in its session;
+- the words in ``unanswered`` go in the transaction that writes the session's next
+  turn (the trigger ``messages_answer``).
 
 A customer's wrapped key rests in ``customer_keys``, by their hash. With a keys
 file this table is in that file, and a backup of the data without it can't be
@@ -31,10 +33,10 @@ from typing import Final
 import aiosqlite
 import msgspec
 
-from .base import Root
 from .connection import connected, failure, untouching_uri
 from .errors import SchemaTooNew, StoreFailed
 from .lease import Lease
+from .rows import Root
 
 MINIMUM_SQLITE: Final = (3, 37, 0)
 """For STRICT tables; UPDATE FROM came in 3.33, RETURNING in 3.35."""
@@ -132,6 +134,22 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
         ) STRICT
         """,
     ),
+    (
+        "ALTER TABLE sessions ADD COLUMN pruned BLOB",
+        """
+        CREATE TABLE unanswered (
+            session INTEGER PRIMARY KEY REFERENCES sessions (ref),
+            epoch INTEGER NOT NULL,
+            sealed BLOB NOT NULL
+        ) STRICT
+        """,
+        """
+        CREATE TRIGGER messages_answer AFTER INSERT ON messages WHEN NEW.role = 1
+        BEGIN
+            DELETE FROM unanswered WHERE session = NEW.session;
+        END
+        """,
+    ),
 )
 """Statements that lead from each version to the next; version 0 is the empty file."""
 
@@ -139,6 +157,9 @@ VERSION: Final = len(STEPS)
 
 DERIVED_SINCE: Final = 2
 """The version in which a session's row began to say how far facts have been derived."""
+
+PRUNED_SINCE: Final = 3
+"""The version in which unanswered words and marks of pruning came."""
 
 KEYS_VERSION: Final = 1
 """Of a keys file, which changes for other reasons than the data."""

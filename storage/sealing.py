@@ -82,6 +82,16 @@ def session_key_place(session_hash: bytes) -> bytes:
     return _OWN.pack(b"s.key", _hash(session_hash))
 
 
+def session_unanswered_place(session_hash: bytes) -> bytes:
+    """Return the place of what a session's visitor said and nobody has answered yet."""
+    return _OWN.pack(b"s.asked", _hash(session_hash))
+
+
+def session_pruned_place(session_hash: bytes) -> bytes:
+    """Return the place of the mark up to which a session's oldest messages were pruned."""
+    return _OWN.pack(b"s.prune", _hash(session_hash))
+
+
 def customer_place(customer_hash: bytes) -> bytes:
     """Return the place of a customer's snapshot."""
     return _OWN.pack(b"c.state", _hash(customer_hash))

@@ -15,7 +15,6 @@ import contextlib
 import os
 import secrets
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -24,17 +23,33 @@ from typing import Any, Literal, TypeVar
 import aiosqlite
 
 from . import schema, writing
-from .base import CustomerRow, Erased, Opened, Outcome, Root, SessionRow, Write, WriteCustomer
 from .batch import Batch, check_adoption
-from .connection import beside, connect, disconnect, failure, reading_uri, writing_uri
+from .connection import (
+    beside,
+    connect,
+    disconnect,
+    failure,
+    identity,
+    prepare,
+    reading_uri,
+    writing_uri,
+)
 from .erasing import LOG_IS_BACK, SCRUB, Eraser
 from .errors import Fenced, StoreFailed, StoreOwned
 from .lease import Lease, LockState, host_of, this_owner
 from .reading import Reading
+from .rows import (
+    CustomerRow,
+    Erased,
+    Opened,
+    Outcome,
+    Prune,
+    Root,
+    SessionRow,
+    Write,
+    WriteCustomer,
+)
 from .scrubbing import Scrubber
-
-LOG_BYTES = 64 * 1024 * 1024
-"""What the write-ahead log is cut back to after a checkpoint."""
 
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.01
 """For how long somebody who only looks, opens or closes may be in the way."""
@@ -71,11 +86,11 @@ class SqliteStore(Reading):
             raise ValueError("the keys need a file of their own, not the database's")
         self._durability = durability
         self._writer: aiosqlite.Connection | None = None
+        self._file: tuple[int, ...] | None = None
         self._scrubbers: dict[str, Scrubber] = {}
         self._writing = asyncio.Lock()
         self._erasing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._epoch = 0
 
     def __repr__(self) -> str:
         if self._writer is not None:
@@ -122,7 +137,9 @@ class SqliteStore(Reading):
             lease = _NO_LEASE if found is None else found.lease
             _refuse(lease, lock, owner)
             self._writer = await connect(writing_uri(self._path))
-            await self._prepare(self._writer)
+            await prepare(self._writer, self._keys, full=self._durability == "full")
+            self._file = identity(*self._paths)
+            await self._writer.create_function(SCRUB, 2, self._scrub)
             opened = await self._take(root, owner, lease_s, lock)
             self._reader = await self._connect_reader(reading_uri)
         except BaseException as error:
@@ -189,6 +206,18 @@ class SqliteStore(Reading):
         """
         return await self._erase(lambda eraser: eraser.delete_session(session))
 
+    async def prune(self, cuts: Sequence[Prune]) -> int:
+        """Remove the oldest messages of sessions; see `Store.prune`."""
+        return await self._erase(lambda eraser: eraser.prune(cuts))
+
+    async def shrink(self) -> int:
+        """Finish what `prune` began; see `Store.shrink`.
+
+        Where a quarter of the file is free, the rest is written anew: others wait,
+        about a second for each 200 MB, and the disk needs room for a second copy.
+        """
+        return await self._erase(lambda eraser: eraser.shrink())
+
     async def forget(self, customer: int) -> Erased:
         """Destroy a customer's key, and remove everything of theirs with every trace.
 
@@ -235,26 +264,6 @@ class SqliteStore(Reading):
                 break
             await asyncio.sleep(_LOCK_PAUSE_S)
         return state
-
-    async def _prepare(self, writer: aiosqlite.Connection) -> None:
-        if self._keys is not None:
-            await writer.execute_fetchall("ATTACH ? AS keys", (writing_uri(self._keys),))
-        for name in ("main", "keys")[: 1 if self._keys is None else 2]:
-            [(mode,)] = await writer.execute_fetchall(f"PRAGMA {name}.journal_mode = WAL")
-            if mode != "wal":
-                raise StoreFailed("this file system does not allow a write-ahead log")
-            full = self._durability == "full" or name == "keys"
-            await writer.executescript(
-                f"PRAGMA {name}.synchronous = {'FULL' if full else 'NORMAL'};"
-                f"PRAGMA {name}.journal_size_limit = {LOG_BYTES};"
-                # What is deleted must not stay legible in a free page.
-                f"PRAGMA {name}.secure_delete = ON;"
-            )
-        await writer.create_function(SCRUB, 2, self._scrub)
-        await writer.execute_fetchall("PRAGMA foreign_keys = ON")
-        if sys.platform == "darwin" and self._durability == "full":  # pragma: no cover
-            # There a plain fsync stops at the drive's own cache.
-            await writer.executescript("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")
 
     def _scrub(self, name: str, start: int) -> int:
         """Scrub a slice of a file, in the thread of the connection that writes."""
@@ -379,6 +388,9 @@ class SqliteStore(Reading):
         if self._writer is None:
             readable = self._reader is not None
             raise StoreFailed(f"the store is {'open for reading only' if readable else 'not open'}")
+        if identity(*self._paths) != self._file:
+            # SQLite would write on into a file that nobody will find again.
+            raise StoreFailed("the database is not where it was")
         return self._writer
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
-from .base import CustomerRow, SessionRow, WriteCustomer, WriteSession, WriteTurn
+from .rows import (
+    CustomerRow,
+    Prune,
+    SessionRow,
+    WriteCustomer,
+    WriteSession,
+    WriteTurn,
+    WriteUnanswered,
+)
 
 ROWS_AT_MOST: Final = 1_024
 """Rows in one statement. The widest has 9 values a row and one more: 9,217 of SQLite's 32,766."""
@@ -61,6 +69,38 @@ SELECT * FROM (VALUES {rows}) AS new
 WHERE {fence} AND new.column1 IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM main.customers WHERE hash = new.column1)
 ON CONFLICT (hash) DO UPDATE SET key_id = excluded.key_id, wrapped = excluded.wrapped
+"""
+
+_UNANSWERED = """
+INSERT INTO main.unanswered (session, epoch, sealed)
+SELECT new.column1, lease.epoch, new.column2
+FROM (VALUES {rows}) AS new JOIN main.lease
+WHERE {fence} AND new.column1 IS NOT NULL
+ON CONFLICT (session) DO UPDATE SET epoch = excluded.epoch, sealed = excluded.sealed
+"""
+
+_ANSWERED = """
+DELETE FROM main.unanswered WHERE session IN (VALUES {rows}) AND {fence}
+"""
+
+_EMPTY = """
+DELETE FROM main.sessions WHERE ref IN (VALUES {rows}) AND {fence} AND NOT EXISTS (
+    SELECT 1 FROM main.messages WHERE session = sessions.ref)
+"""
+
+_PRUNED = """
+UPDATE main.sessions SET pruned = new.column4
+FROM (VALUES {rows}) AS new
+WHERE sessions.ref = new.column1 AND sessions.pruned IS new.column3
+    AND min(sessions.cursor, sessions.derived) - 2 >= new.column2 AND {fence}
+"""
+
+_PRUNE = """
+DELETE FROM main.messages WHERE id IN (
+    SELECT messages.id FROM (VALUES {rows}) AS new
+    JOIN main.sessions ON sessions.ref = new.column1 AND sessions.pruned = new.column4
+    JOIN main.messages ON messages.session = new.column1 AND messages.seq <= new.column2
+) AND {fence}
 """
 
 _SNAPSHOTS = """
@@ -134,6 +174,36 @@ def keys(rows: Sequence[CustomerRow], epoch: int, *, schema: str) -> Statement:
     for row in rows:
         values += (row.hash, row.key_id, row.wrapped)
     return _over(_KEYS, 3, len(rows), values, epoch, schema=schema)
+
+
+def unanswered(writes: Sequence[WriteUnanswered], epoch: int) -> Statement:
+    """Keep what visitors said; each session once."""
+    values: list[Value] = [value for write in writes for value in (write.session, write.sealed)]
+    return _over(_UNANSWERED, 2, len(writes), values, epoch)
+
+
+def answered(sessions: Sequence[int], epoch: int) -> Statement:
+    """Take away what the visitors of these sessions said."""
+    return _over(_ANSWERED, 1, len(sessions), list(sessions), epoch)
+
+
+def empty(sessions: Sequence[int], epoch: int) -> Statement:
+    """Delete those of these sessions that have no message."""
+    return _over(_EMPTY, 1, len(sessions), list(sessions), epoch)
+
+
+def pruned(cuts: Sequence[Prune], epoch: int) -> Statement:
+    """Move the marks of pruning whose stored ones are still those seen; each session once."""
+    return _over(_PRUNED, 4, len(cuts), _cut(cuts), epoch)
+
+
+def prune(cuts: Sequence[Prune], epoch: int) -> Statement:
+    """Delete the messages of the sessions whose mark was moved."""
+    return _over(_PRUNE, 4, len(cuts), _cut(cuts), epoch)
+
+
+def _cut(cuts: Sequence[Prune]) -> list[Value]:
+    return [value for cut in cuts for value in (cut.session, cut.through, cut.seen, cut.mark)]
 
 
 def snapshots(writes: Sequence[WriteSession], epoch: int) -> Statement:

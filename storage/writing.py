@@ -15,17 +15,27 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import aiosqlite
 
 from . import statements
-from .base import CustomerRow, Known, Outcome, WriteCustomer, WriteSession, WriteTurn
 from .batch import Batch, new_customers
 from .connection import failure
 from .errors import Fenced
+from .rows import (
+    CustomerRow,
+    Known,
+    Outcome,
+    WriteCustomer,
+    WriteSession,
+    WriteTurn,
+    WriteUnanswered,
+)
 
 T = TypeVar("T")
+Refusable: TypeAlias = WriteTurn | WriteUnanswered
+"""A write that a constraint can refuse."""
 
 
 async def commit(
@@ -85,7 +95,7 @@ class Writing:
         """Commit a batch with every turn of it, or raise `sqlite3.IntegrityError`."""
         snapshots: list[Outcome] = []
         customers: list[Outcome] = []
-        await self._keys_first(batch.turns)
+        await self._keys_first([*batch.turns, *batch.unanswered])
         if batch.plain and len(batch.turns) <= statements.ROWS_AT_MOST:
             try:
                 await self._insert(batch.turns)
@@ -95,53 +105,70 @@ class Writing:
                 raise failure(error, committing=True) from error
         else:
             async with transaction(self._connection):
-                await self._insert(batch.turns)
+                await self._insert([*batch.turns, *batch.unanswered])
                 snapshots = await self._save(batch.snapshots)
                 customers = await self._save_customers(batch.customers)
-        return batch.outcomes(["written"] * len(batch.turns), snapshots, customers)
+        turns: list[Outcome] = ["written"] * len(batch.turns)
+        unanswered: list[Outcome] = ["written"] * len(batch.unanswered)
+        return batch.outcomes(turns, unanswered, snapshots, customers)
 
     async def in_halves(self, batch: Batch) -> list[Outcome]:
         """Commit those writes of a batch that can be, and say of each other one why not."""
+        writes: list[Refusable] = [*batch.turns, *batch.unanswered]
         if self._keys_apart:
             # Only a trial tells whose customers will be there, and so whose keys
             # must be durable first: a refused turn's key must not stand for another's.
-            turns = await self._tried(batch.turns)
+            tried = await self._tried(writes)
             await self._keys_first(
-                [turn for turn, told in zip(batch.turns, turns, strict=True) if told == "written"]
+                [write for write, told in zip(writes, tried, strict=True) if told == "written"]
             )
         async with transaction(self._connection):
-            turns = await self._sift(batch.turns)
+            told = await self._sift(writes)
             snapshots = await self._save(batch.snapshots)
             customers = await self._save_customers(batch.customers)
-        return batch.outcomes(turns, snapshots, customers)
+        turns = len(batch.turns)
+        return batch.outcomes(told[:turns], told[turns:], snapshots, customers)
 
-    async def _keys_first(self, turns: Sequence[WriteTurn]) -> None:
+    async def _keys_first(self, writes: Sequence[Refusable]) -> None:
         """Make keys that rest apart durable before anything that is sealed with them."""
-        customers = new_customers(turns) if self._keys_apart else []
+        customers = new_customers(writes) if self._keys_apart else []
         if customers:
             async with transaction(self._connection):
                 for part in parts(customers):
                     await self._run(statements.keys(part, self._epoch, schema="keys"))
 
-    async def _tried(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
-        """Return what would become of these turns."""
+    async def _tried(self, writes: Sequence[Refusable]) -> list[Outcome]:
+        """Return what would become of these writes."""
         await self._connection.execute_fetchall("BEGIN IMMEDIATE")
         try:
-            return await self._sift(turns)
+            return await self._sift(writes)
         finally:
             with contextlib.suppress(sqlite3.Error):
                 await self._connection.execute_fetchall("ROLLBACK")
 
-    async def _insert(self, turns: Sequence[WriteTurn]) -> None:
-        """Insert turns with the customers and sessions that they bring; all, or raise."""
-        await self._insert_customers(new_customers(turns))
-        new = [turn.new_session for turn in turns if turn.new_session is not None]
+    async def _insert(self, writes: Sequence[Refusable]) -> None:
+        """Insert writes with the customers and sessions that they bring; all, or raise."""
+        await self._insert_customers(new_customers(writes))
+        new = [write.new_session for write in writes if write.new_session is not None]
         for sessions in parts(new):
             await self._run(statements.sessions(sessions, self._epoch))
-        for part in parts(turns):
-            # Nothing but the fence can keep a turn out without an error.
-            if await self._run(statements.turns(part, self._epoch)) != 2 * len(part):
+        for part in parts([write for write in writes if isinstance(write, WriteTurn)]):
+            # Nothing but the fence can keep a turn out without an error. What
+            # it answers is one row more that has changed.
+            if await self._run(statements.turns(part, self._epoch)) < 2 * len(part):
                 raise Fenced
+        await self._keep([write for write in writes if isinstance(write, WriteUnanswered)])
+
+    async def _keep(self, writes: Sequence[WriteUnanswered]) -> None:
+        """Keep what visitors said, or take it away."""
+        for part in parts([write for write in writes if write.sealed is not None]):
+            if await self._run(statements.unanswered(part, self._epoch)) < len(part):
+                raise Fenced
+        for part in parts([write for write in writes if write.sealed is None]):
+            await check_epoch(self._connection, self._epoch)
+            await self._run(statements.answered([write.session for write in part], self._epoch))
+            if passing := [write.session for write in part if not write.lasting]:
+                await self._run(statements.empty(passing, self._epoch))
 
     async def _insert_customers(self, rows: Sequence[CustomerRow]) -> None:
         """Insert those customers who are not there, with their keys where these rest inside."""
@@ -150,29 +177,31 @@ class Writing:
                 await self._run(statements.keys(customers, self._epoch, schema="main"))
             await self._run(statements.customers(customers, self._epoch))
 
-    async def _sift(self, turns: Sequence[WriteTurn]) -> list[Outcome]:
-        if not turns:
+    async def _sift(self, writes: Sequence[Refusable]) -> list[Outcome]:
+        if not writes:
             return []
         await self._connection.execute_fetchall("SAVEPOINT sift")
         try:
-            await self._insert(turns)
+            await self._insert(writes)
         except sqlite3.IntegrityError:
             await self._connection.execute_fetchall("ROLLBACK TO sift")
             await self._connection.execute_fetchall("RELEASE sift")
         else:
             await self._connection.execute_fetchall("RELEASE sift")
-            return ["written"] * len(turns)
-        if len(turns) == 1:
-            return [await self._refusal(turns[0])]
-        half = len(turns) // 2
-        return [*await self._sift(turns[:half]), *await self._sift(turns[half:])]
+            return ["written"] * len(writes)
+        if len(writes) == 1:
+            return [await self._refusal(writes[0])]
+        half = len(writes) // 2
+        return [*await self._sift(writes[:half]), *await self._sift(writes[half:])]
 
-    async def _refusal(self, turn: WriteTurn) -> Outcome:
+    async def _refusal(self, write: Refusable) -> Outcome:
+        delivery = write.visitor.delivery if isinstance(write, WriteTurn) else None
         found = await self._connection.execute_fetchall(
             "SELECT seq FROM main.messages WHERE session = ? AND delivery = ?",
-            (turn.session, turn.visitor.delivery),
+            (write.session, delivery),
         )
         for (seq,) in found:
+            await self._run(statements.answered([write.session], self._epoch))
             return Known(seq)
         return "stale"
 

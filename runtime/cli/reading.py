@@ -194,6 +194,7 @@ def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool)
             (texts("doctor.sessions"), diagnosis.sessions),
             (texts("doctor.messages"), diagnosis.messages),
             (texts("doctor.facts"), diagnosis.facts),
+            (texts("doctor.unanswered"), diagnosis.unanswered),
             (texts("doctor.looked_for"), diagnosis.looked_for),
         ]
         show_table(terminal, str(database), rows)

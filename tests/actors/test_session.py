@@ -10,12 +10,14 @@ from interturn.actors import Extractive, TurnClosed
 from interturn.actors.commands import (
     WAIT,
     Answer,
+    Asked,
     FoldDone,
     FoldFailed,
     Granted,
     Known,
     Now,
     Persist,
+    Pruned,
     Record,
     Release,
     Released,
@@ -96,6 +98,29 @@ def test_an_abandoned_turn_writes_nothing_and_frees_the_session(actor):
     actor.apply(actor.decide(Release(1)).event)
     assert actor.held is None
     assert actor.last == 0
+
+
+def test_what_is_asked_comes_to_rest_before_the_turn_is_taken(actor):
+    """And is taken from the disk when the turn is left; once answered there is nothing to take."""
+    asked = Asked(1, "hola", AT, "d")
+    assert actor.decide(Take(1, None, asked)) == Persist(asked)
+    actor.apply(Taken(1, kept=True))
+    assert actor.decide(Take(2, None, Asked(2, "¿sí?", AT, None))) == WAIT
+    assert actor.decide(Release(1)) == Persist(Released(1))
+    commit(actor, actor.decide(Answer(1, "hola", "buenas", AT, b"d")))
+    assert actor.decide(Take(3, b"d", asked)) == Now(reply=Known(1))
+    actor.apply(Taken(3))
+    assert actor.decide(Release(3)) == Now(Released(3))
+
+
+def test_a_pruned_delivery_is_forgotten(actor):
+    """What the store knows no more isn't known here; the window and the rest are as before."""
+    for number in range(3):
+        record(actor, "hola", delivery=b"%d" % number)
+    actor.apply(Pruned(2))
+    assert actor.decide(Take(1, b"0")).reply == Granted()
+    assert actor.decide(Take(1, b"1")).reply == Known(3)
+    assert actor.last == 6
 
 
 def test_releasing_what_is_not_held_is_no_error(actor):

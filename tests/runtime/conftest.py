@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import heapq
 import types
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -22,7 +22,7 @@ import pytest
 
 from interturn.actors import FactChange
 from interturn.runtime import Keyring, Runtime
-from interturn.storage import SqliteStore
+from interturn.storage import Faulty, SqliteStore
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC)
 _TICKS = 300_000  # a loop that is given away this often and changes nothing hangs
@@ -167,54 +167,33 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-class Watched:
-    """A real store under watch: calls are counted, and wait or fail as a test says.
+class Watched(Faulty):
+    """A real store under watch: it fails as a test says, and waits.
 
     Attributes:
-        calls: how often each method was called.
         commits: the writes of each commit.
         gates: an event to wait for before a method goes on.
         reached: which methods have waited at their gate, and how often.
     """
 
-    def __init__(self, inner) -> None:
-        self.inner = inner
-        self.calls: Counter[str] = Counter()
+    def __init__(self, store) -> None:
+        super().__init__(store)
         self.commits: list[list[object]] = []
         self.gates: dict[str, asyncio.Event] = {}
         self.reached: Counter[str] = Counter()
-        self._plans: defaultdict[str, deque] = defaultdict(deque)
+        self.before = self._wait
 
-    def fail(self, method: str, error: BaseException, *, after: int = 0, applied=False) -> None:
-        """Fail a call of this method, the ``after``-th after those that come first.
+    async def _wait(self, method: str) -> None:
+        if (gate := self.gates.get(method)) is not None:
+            self.reached[method] += 1
+            await gate.wait()
 
-        With ``applied`` the work is done before, as when an acknowledgement is lost.
-        """
-        self._plans[method].extend([None] * after)
-        self._plans[method].append((error, applied))
+    async def commit(self, writes):
+        async def commit():
+            self.commits.append(list(writes))
+            return await self.inner.commit(writes)
 
-    def __repr__(self) -> str:
-        return f"Watched({self.inner!r})"
-
-    def __getattr__(self, name: str):
-        method = getattr(self.inner, name)
-
-        async def watched(*arguments, **named):
-            self.calls[name] += 1
-            if (gate := self.gates.get(name)) is not None:
-                self.reached[name] += 1
-                await gate.wait()
-            plan = self._plans[name].popleft() if self._plans[name] else None
-            if plan is not None and not plan[1]:
-                raise plan[0]
-            if name == "commit":
-                self.commits.append(list(arguments[0]))
-            result = await method(*arguments, **named)
-            if plan is not None:
-                raise plan[0]
-            return result
-
-        return watched
+        return await self._call("commit", commit)
 
 
 @pytest.fixture

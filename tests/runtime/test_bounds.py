@@ -177,6 +177,10 @@ async def test_a_writer_lets_others_have_the_loop(opened):
         ("lease_s", float("inf"), "seconds"),
         ("drain_s", "10", "a number of seconds"),
         ("mailbox", True, "a whole number of messages"),
+        ("retain_days", -1, "between 0 and 36,500 days"),
+        ("retain_days", "30", "a number of days"),
+        ("snapshot_s", None, "a number of seconds"),
+        ("keep_unanswered", 1, "true or false"),
         ("durability", "fast", "full or normal"),
     ],
 )
@@ -204,6 +208,8 @@ def test_settings_come_from_a_file_and_the_environment(tmp_path):
     file.write_text("window = 8\nbudget = 100\n", encoding="utf-8")
     environ = {"INTERTURN_BUDGET": "200", "INTERTURN_DURABILITY": "normal", "INTERTURN_KEYS": "x"}
     assert Settings.load(file, environ) == Settings(window=8, budget=200, durability="normal")
+    environ = {"INTERTURN_KEEP_UNANSWERED": "true", "INTERTURN_RETAIN_DAYS": "30.5"}
+    assert Settings.load(None, environ) == Settings(keep_unanswered=True, retain_days=30.5)
     assert Settings.load(None, {}) == Settings()
 
 
@@ -217,6 +223,8 @@ def test_settings_come_from_a_file_and_the_environment(tmp_path):
         ("", {"INTERTURN_TURN_S": "soon"}, "turn_s"),
         ("", {"INTERTURN_MAILBOX": "0"}, "mailbox"),
         ("", {"INTERTURN_DURABILITY": "fast"}, "durability"),
+        ("keep_unanswered = 'perhaps'", {}, "keep_unanswered"),
+        ("", {"INTERTURN_RETAIN_DAYS": "a month"}, "retain_days"),
         ("durability = 3", {}, "durability"),
     ],
 )

@@ -90,7 +90,7 @@ async def test_a_store_that_raises_anything(opened, watched, pairs, applied, say
 async def test_the_nth_commit_fails(opened, watched, nth, applied, pairs, no_gap, say, balanced):
     """Whichever commit fails, of turns or of folds, each acknowledged turn is there once."""
     error = StoreFailed("disk", unknown=applied)
-    watched.fail("commit", error, after=nth, applied=applied)
+    watched.fail("commit", error, nth=nth + 1, applied=applied)
     acknowledged = []
     async with opened(watched, settings=Settings(window=2)) as runtime:
         session = runtime.session("s")
@@ -251,6 +251,24 @@ async def test_a_full_disk_fails_no_turn_by_its_folds(opened, path, say, pairs, 
         await say(session, "Ana pide el 5.")
         await runtime.flush()
         no_gap(await session.layers(), 12, window=2)
+
+
+async def test_a_folder_that_vanishes(opened, path, say, pairs, balanced):
+    """No turn is taken that nobody would find; back in its place, the same reply is."""
+    async with opened() as runtime:
+        session = runtime.session("s")
+        await say(session, "antes")
+        away = path.parent.rename(path.parent.with_name("away"))
+        async with session.turn("hola") as turn:
+            for _ in range(2):
+                with pytest.raises(StoreFailed, match="not where it was") as caught:
+                    await turn.reply("buenas")
+                assert not caught.value.unknown
+            away.rename(path.parent)
+            await turn.reply("buenas")
+        balanced(runtime, at_rest=True)
+    async with opened() as runtime:
+        assert await pairs(runtime.session("s")) == [("antes", "re: antes"), ("hola", "buenas")]
 
 
 async def test_a_folder_that_isnt_there(opened, tmp_path):

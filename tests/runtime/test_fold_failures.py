@@ -240,7 +240,7 @@ async def test_a_fold_that_cant_be_written_is_folded_again(
     async with opened(watched, summarizer=recorder, settings=Settings(window=2)) as runtime:
         session = runtime.session("s")
         await say(session, _text(0))
-        watched.fail("commit", StoreFailed("disk", unknown=applied), after=1, applied=applied)
+        watched.fail("commit", StoreFailed("disk", unknown=applied), nth=2, applied=applied)
         await say(session, _text(1))
         await runtime.flush()
         layers = await session.layers()

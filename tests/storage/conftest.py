@@ -14,6 +14,7 @@ import pytest
 
 from interturn.storage import (
     CustomerRow,
+    Faulty,
     Hasher,
     Keyring,
     MemoryStore,
@@ -25,6 +26,7 @@ from interturn.storage import (
     WriteCustomer,
     WriteSession,
     WriteTurn,
+    WriteUnanswered,
     new_key,
     root_place,
     this_owner,
@@ -80,6 +82,12 @@ class Scribe:
         """Return a snapshot of a session."""
         return WriteSession(session, cursor, os.urandom(50), seen)
 
+    def asked(self, session: int, *, new: bool = False, customer: int = 0) -> WriteUnanswered:
+        """Return what a visitor said, with its session and customer if they are new."""
+        ref = customer or session
+        brought = (self.session(session, ref), self.customer(ref)) if new else ()
+        return WriteUnanswered(session, os.urandom(50), *brought)
+
     def facts(self, customer: int, seen: int, *derived: tuple[int, int]) -> WriteCustomer:
         """Return a snapshot of a customer."""
         return WriteCustomer(customer, os.urandom(50), seen, derived)
@@ -114,13 +122,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite with a keys file"])
+@pytest.fixture(params=["memory", "faulty, with no fault", "sqlite", "sqlite with a keys file"])
 def doors(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Return a maker of stores over the same contents, one for each process that might come."""
     match request.param:
         case "memory":
             first = MemoryStore()
             return lambda: MemoryStore(beside=first)
+        case "faulty, with no fault":
+            first = MemoryStore()
+            return lambda: Faulty(MemoryStore(beside=first))
         case "sqlite":
             return lambda: SqliteStore(tmp_path / "memory.db")
         case _:

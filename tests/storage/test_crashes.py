@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import msgspec
 import pytest
 
 from interturn.storage import CustomerRow, Root, SqliteStore, this_owner
@@ -24,7 +25,7 @@ KILLED = 77
 PROGRAM = """
 import asyncio, os, shutil, sys
 import aiosqlite
-from interturn.storage import Root, SqliteStore, StorageError, this_owner
+from interturn.storage import Prune, Root, SqliteStore, StorageError, this_owner
 
 folder, apart, key_id, wrapped, what = sys.argv[1:]
 execute = aiosqlite.Connection.execute_fetchall
@@ -55,6 +56,9 @@ async def play(name, nth):
         case "adopt":
             await store.adopt([(1, b"w1" * 31), (2, b"w2" * 31)], customer=3,
                 new_customer=None, snapshot=None, leaving=1)
+        case "prune":
+            await store.prune([Prune(1, 8, None, b"mark" * 16)])
+            await store.shrink()
     left = 1 << 30
     os._exit(0)
 
@@ -242,6 +246,40 @@ async def test_an_adoption_is_finished_by_the_next_open(scene):
         told[adopted] += 1
         await store.close()
     assert min(told.values()) > 0
+
+
+async def test_a_pruning_is_finished_by_the_next_open(scene, scribe):
+    """Rows and mark go together; what went is in no file; also where the file is written anew."""
+    store = scene.store("before")
+    await store.open(scene.root, owner=this_owner(), lease_s=3_600.0)
+    long = [
+        msgspec.structs.replace(turn, agent=msgspec.structs.replace(turn.agent, sealed=content))
+        for turn, content in ((scribe.turn(1, seq), os.urandom(30_000)) for seq in (3, 5, 7, 9, 11))
+    ]
+    await store.commit(long)
+    await store.commit([scribe.snapshot(1, 10, 1), scribe.facts(1, 1, (1, 12))])
+    await store.close()
+    whole = (scene.folder / "before" / "memory.db").stat().st_size
+    gone = [turn.agent.sealed[-300:] for turn in long[:3]]
+    told, sizes = Counter(), set()
+    last = scene.die("prune")
+    for number in range(1, last + 1):
+        store = scene.store(str(number))
+        await store.open(scene.root, owner=this_owner(), lease_s=3_600.0)
+        loaded = await store.load_session(scene.firsts[0].new_session.hash, recent=9)
+        pruned = loaded.session.pruned == b"mark" * 16
+        assert pruned or loaded.session.pruned is None
+        kept = [row.seq for row in await store.rows(1, after=0, limit=99)]
+        assert kept == list(range(9 if pruned else 1, 13))
+        assert scene.traces(str(number), gone) == (0 if pruned else len(gone))
+        assert await store.commit([scribe.turn(1, 13)]) == ["written"]
+        await scene.other_is_untouched(store)
+        told[pruned] += 1
+        await store.close()
+        sizes.add((scene.folder / str(number) / "memory.db").stat().st_size)
+    assert min(told.values()) > 0
+    assert min(sizes) < whole - 80_000
+    assert max(sizes) >= whole
 
 
 async def test_a_copy_from_before_is_unreadable_without_the_keys_file(scene):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -129,6 +130,35 @@ async def test_errors_show_neither_ids_nor_content(path, scribe, opened):
         assert "delivery'" not in shown
         assert first.visitor.sealed.hex() not in shown
         await store._writer.execute_fetchall("PRAGMA query_only = OFF")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("how", ["renamed", "removed", "replaced"])
+async def test_a_database_that_vanishes_takes_no_turn(tmp_path, scribe, opened, how, apart):
+    """A folder that goes while the store is open: no write is taken that nobody would find."""
+    folder, away = tmp_path / "data", tmp_path / "away"
+    folder.mkdir()
+    keys = folder / "memory.keys" if apart else None
+    async with opened(folder / "memory.db", scribe, keys=keys) as store:
+        await store.commit([scribe.first(1), scribe.first(2)])
+        if how == "renamed":
+            folder.rename(away)
+        else:
+            shutil.rmtree(folder)
+        if how == "replaced":
+            folder.mkdir()
+            async with opened(folder / "memory.db", scribe, keys=keys):
+                pass
+        for call in (lambda: store.commit([scribe.turn(1, 3)]), store.renew):
+            with pytest.raises(StoreFailed, match="not where it was") as told:
+                await call()
+            assert not told.value.unknown
+        with pytest.raises(StoreFailed, match="not where it was"):
+            await store.forget(1)
+        if how == "renamed":
+            away.rename(folder)
+            assert await store.commit([scribe.turn(1, 3)]) == ["written"]
+            assert (await store.forget(1)).messages == 4
 
 
 UNPRIVILEGED = """

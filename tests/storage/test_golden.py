@@ -26,6 +26,7 @@ from interturn.storage import (
     session_key_place,
     session_name_place,
     session_place,
+    session_unanswered_place,
     this_owner,
 )
 
@@ -84,6 +85,12 @@ async def test_a_golden_database_opens_with_every_word_in_place(path, scribe, un
         assert (customer.version, session.derived) == (1, 2)
     [waiting] = await store.underived(after=0, limit=9)
     assert (waiting.session.ref, waiting.customer, waiting.last) == (1, customer, 4)
+    left = await store.unanswered(after=0, limit=9)
+    assert [(words.session.ref, words.customer) for words in left] == [(1, customer)] * (
+        version > 2
+    )
+    place = session_unanswered_place(talk)
+    assert all(its.open(words.sealed, place, table="u", where="1") == b"asked" for words in left)
     assert loaded.deliveries == [(hasher.delivery(talk, f"d{seq}"), seq) for seq in (1, 3)]
     assert [row.seq for row in loaded.rows] == [3, 4]
     words = [
@@ -93,6 +100,7 @@ async def test_a_golden_database_opens_with_every_word_in_place(path, scribe, un
     assert words == WORDS
 
     assert await store.commit([scribe.turn(1, 5), scribe.first(2)]) == ["written", "written"]
+    assert await store.unanswered(after=0, limit=9) == []
     await store.close()
 
 
@@ -124,6 +132,7 @@ async def test_a_past_version_is_looked_at_and_read_as_it_is(path, files, unpack
     assert loaded.customer == customer == await reader.load_customer(customer.hash)
     [waiting] = await reader.underived(after=0, limit=9)
     assert (waiting.session, waiting.customer, waiting.last) == (session, customer, 4)
+    assert await reader.unanswered(after=0, limit=9) == []
     assert await reader.check() == []
     await reader.close()
     assert files.bytes() == before

@@ -24,6 +24,7 @@ from interturn.storage import (
     WriteCustomer,
     WriteSession,
     WriteTurn,
+    WriteUnanswered,
     customer_key_place,
     customer_name_place,
     customer_place,
@@ -33,6 +34,7 @@ from interturn.storage import (
     session_key_place,
     session_name_place,
     session_place,
+    session_unanswered_place,
     this_owner,
 )
 
@@ -42,7 +44,7 @@ TURNS = (("¿Cuánto cuesta?", "Cuarenta euros."), ("¿Y el segundo?", "Lo mismo
 
 
 async def make(path: Path) -> None:
-    """Write one customer, one session, two turns and a snapshot of each."""
+    """Write one customer, one session, two turns, what waits for a third, snapshots."""
     ring, hasher = Keyring([LocalKey(MASTER)]), Hasher(SECRET)
     ana, talk = hasher.customer("ana"), hasher.session("web-7f3a")
     hers, its = Sealer(CUSTOMER), Sealer(SESSION)
@@ -85,6 +87,8 @@ async def make(path: Path) -> None:
         )
     await store.commit([WriteSession(1, 2, its.seal(b"state", session_place(talk)), 0)])
     await store.commit([WriteCustomer(1, hers.seal(b"facts", customer_place(ana)), 0, ((1, 2),))])
+    asked = its.seal(b"asked", session_unanswered_place(talk))
+    await store.commit([WriteUnanswered(1, asked)])
     await store.close()
 
 
