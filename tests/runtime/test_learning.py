@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import weakref
 
 import pytest
 
 from interturn.actors.facts import FactChange
-from interturn.runtime import Settings, StoreFailed
+from interturn.runtime import Settings, StoreFailed, jobs
 from interturn.runtime.customers import CustomerCell
 
 pytestmark = pytest.mark.anyio
@@ -230,6 +231,38 @@ async def test_a_deriver_that_answers_nonsense(opened, clock, answer, say):
         texts = {f.text for f in await runtime.customer("ana").facts()}
         assert texts <= {"uno", "dos"}
         assert "dos" in texts
+
+
+class Deaf:
+    """A deriver that swallows every cancellation until it is released."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def derive(self, turn, known):  # noqa: ARG002 - the port's signature
+        self.asked.set()
+        while not self.release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.release.wait()
+        return [FactChange("set", "said", turn[-2].text)]
+
+
+async def test_a_deaf_deriver_holds_nobody_up(opened, monkeypatch):
+    """One that swallows its cancellation blocks neither forget nor close, and teaches nothing."""
+    monkeypatch.setattr(jobs, "PATIENCE_S", 0.0)
+    deaf = Deaf()
+    async with opened(deriver=deaf, settings=Settings(drain_s=0.0)) as runtime:
+        await runtime.session("s", customer="ana").record("uno", "x")
+        await deaf.asked.wait()
+        assert (await runtime.customer("ana").forget()).messages == 2
+        deaf.asked.clear()
+        await runtime.session("s", customer="ana").record("dos", "x")
+        await deaf.asked.wait()
+    deaf.release.set()
+    async with opened(deriver=Scripted()) as runtime:
+        await runtime.flush()
+        assert slots(await runtime.customer("ana").facts()) == {"said:dos": "dos"}
 
 
 async def test_a_deriver_without_measure(opened):
