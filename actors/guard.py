@@ -22,7 +22,13 @@ _CLAUSE_ENDS: Final = re.compile(
     re.IGNORECASE,
 )
 _PART: Final = re.compile(r",? ?([^,;.!?()\n]{1,40}(?:\.[ºª°]? ?[\w]{1,3}\b)?)")
-_SMALL: Final = frozenset({"de", "del", "la", "las", "los", "el", "of", "y", "da", "do"})
+_SIDE: Final = re.compile(
+    r" (?:izq|der|dcha?|dret|esq|dir|cent|int|ext|left|right|front|rear|gauche|droite|links"
+    r"|rechts|sinistra|destra)\w*\.?(?=[\s,.;]|$)",
+    re.IGNORECASE,
+)
+"""Behind the number of a floor: which door of it."""
+_SMALL: Final = frozenset({"de", "del", "la", "las", "los", "el", "en", "of", "y", "da", "do"})
 _ADDRESS_WORDS: Final = 5
 
 
@@ -98,6 +104,8 @@ class Guard:
             if not (named and len(words) <= _ADDRESS_WORDS) and not numbered:
                 break
             end = part.end()
+            side = _SIDE.match(self.sentence, end) if numbered else None
+            end = side.end() if side else end
         return end
 
     def around(self, start: int, end: int, length: int) -> str:

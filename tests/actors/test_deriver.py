@@ -414,3 +414,21 @@ def test_small_talk_fills_no_slot():
     ]
     assert len(opened) > 200
     assert [line for line in opened if heard(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        (
+            "Vivo en la calle Uría 27, 4.º izquierda, en Oviedo.",
+            "calle Uría 27, 4.º izquierda, en Oviedo",
+        ),
+        ("Vivo en calle Mayor 5, 2º B, Madrid", "calle Mayor 5, 2º B, Madrid"),
+        ("Vivo en la C/ Real 8, 1.º dcha., León.", "C/ Real 8, 1.º dcha., León"),
+    ],
+)
+def test_an_address_is_kept_to_its_town(said, address):
+    """A street without an article, a floor with its point and its door don't cut an address."""
+    ((slot, text),) = heard(said).items()
+    assert slot == "home"
+    assert text.endswith(address)
