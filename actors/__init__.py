@@ -17,7 +17,15 @@ from interturn.actors.errors import (
 from interturn.actors.extractive import Extractive
 from interturn.actors.facts import Fact, FactChange, Scored
 from interturn.actors.message import Message, Role
-from interturn.actors.ports import Deriver, Profiler, Retriever, Summarizer, TokenCounter
+from interturn.actors.ports import (
+    CustomerIndex,
+    Deriver,
+    IndexingRetriever,
+    Profiler,
+    Retriever,
+    Summarizer,
+    TokenCounter,
+)
 from interturn.actors.request import MESSAGE_TOKENS, Block, ChosenFact, Receipt, Request
 from interturn.actors.summary import Summary
 
@@ -26,6 +34,7 @@ __all__ = [
     "Block",
     "BudgetExceeded",
     "ChosenFact",
+    "CustomerIndex",
     "CustomerMismatch",
     "DeliveryConflict",
     "Deriver",
@@ -33,6 +42,7 @@ __all__ = [
     "Fact",
     "FactChange",
     "Forgotten",
+    "IndexingRetriever",
     "InterturnError",
     "InvalidId",
     "InvalidText",

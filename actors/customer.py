@@ -22,7 +22,7 @@ import msgspec
 from interturn.actors.book import FactBook
 from interturn.actors.facts import Fact, FactChange, Scored
 from interturn.actors.message import Discreet, Message
-from interturn.actors.ports import Retriever, TokenCounter
+from interturn.actors.ports import TokenCounter
 from interturn.actors.profile import render
 from interturn.actors.retrieval import FactIndex
 
@@ -107,19 +107,8 @@ class View(Discreet, frozen=True):
     tokens: dict[str, int]
     index: FactIndex
 
-    def chosen(
-        self, query: str, *, retriever: Retriever | None, tokens: int, limit: int
-    ) -> tuple[Scored, ...]:
-        """Return the facts that help with ``query``, best first, in at most ``tokens`` tokens.
-
-        Nothing relevant means nothing.
-        """
-        if not self.facts or limit <= 0:
-            return ()
-        if retriever is None:
-            ranked: Sequence[Scored] = self.index.rank(query, limit=limit)
-        else:
-            ranked = retriever.rank(query, self.facts, limit=limit)
+    def chosen(self, ranked: Sequence[Scored], *, tokens: int, limit: int) -> tuple[Scored, ...]:
+        """Return the first ``limit`` of ``ranked``, each once, in at most ``tokens`` tokens."""
         chosen: dict[str, Scored] = {}
         for scored in ranked[:limit]:
             if scored.fact.id in chosen:

@@ -6,10 +6,11 @@ Each port has an offline default that needs no network and no model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from interturn.actors.facts import Fact, FactChange, Scored
 from interturn.actors.message import Message
+from interturn.actors.retrieval import FactIndex
 
 
 class Summarizer(Protocol):
@@ -66,4 +67,42 @@ class Retriever(Protocol):
 
     def rank(self, query: str, facts: Sequence[Fact], *, limit: int) -> Sequence[Scored]:
         """Return at most ``limit`` facts above the floor, best first; maybe none."""
+        ...
+
+
+class CustomerIndex(Protocol):
+    """What a retriever has read of one customer: it goes when they leave memory.
+
+    No method may block the event loop.
+    """
+
+    async def read(self, facts: Sequence[Fact]) -> None:
+        """Read these facts, and let go of all others. They are the customer's only ones.
+
+        Called when they have changed, never twice at once. What isn't read yet is
+        ranked all the same.
+        """
+        ...
+
+    async def prepare(self, query: str) -> None:
+        """Make a query ready for `rank`, which follows, whether this came to its end or not."""
+        ...
+
+    def rank(self, query: str, facts: FactIndex, *, limit: int) -> Sequence[Scored]:
+        """Return at most ``limit`` of ``facts.facts`` above the floor, best first; maybe none.
+
+        ``facts.rank`` ranks them lexically.
+        """
+        ...
+
+
+@runtime_checkable
+class IndexingRetriever(Retriever, Protocol):
+    """A retriever that reads facts when they change, and queries before they are asked.
+
+    The runtime asks its indexes; its own `rank` is for who has none.
+    """
+
+    def customer_index(self) -> CustomerIndex:
+        """Return an index for a customer, with nothing read."""
         ...

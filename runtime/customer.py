@@ -72,7 +72,10 @@ class Customer:
         for name, bound in (("limit", limit), ("tokens", tokens)):
             if bound is not None and bound < 0:
                 raise InvalidText(name, "is negative")
-        return supervisor.chosen(await self._cell(), query, limit=limit, tokens=tokens)
+        retrieving = supervisor.retrieving
+        if retrieving.prepares:
+            await retrieving.prepare(await self._cell(), query)
+        return retrieving.chosen(await self._cell(), query, limit=limit, tokens=tokens)
 
     async def remember(self, text: str, *, slot: str | None = None) -> Fact:
         """Keep what an operator or the application knows; it is on disk when this returns.

@@ -45,6 +45,7 @@ from interturn.runtime.jobs import Jobs, raise_if_called_off
 from interturn.runtime.keeping import CustomerKeeping, Vault
 from interturn.runtime.lessons import Lesson
 from interturn.runtime.promise import Promise
+from interturn.runtime.retrieving import Reading, Retrieving
 from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.runtime.writer import Writer
@@ -65,6 +66,7 @@ class CustomerCell:
         lessons: what is to be learnt from, oldest first.
         learnt: sessions, by the store's number, and how far they were learnt from.
         marks: those of them that moved since the last snapshot.
+        reading: what the retriever has read of them, if it reads.
         gone: whether the customer was forgotten or has become another.
     """
 
@@ -80,6 +82,7 @@ class CustomerCell:
         "learnt",
         "lessons",
         "marks",
+        "reading",
         "rest",
         "saved",
         "scope",
@@ -98,6 +101,7 @@ class CustomerCell:
         self.rest: Alarm | None = None
         self.saved: Promise[None] | None = None
         self.scope: anyio.CancelScope | None = None
+        self.reading: Reading | None = None
         self._lock: anyio.Lock | None = None
 
     @property
@@ -138,6 +142,7 @@ class Customers:
         counters: Counters,
         jobs: Jobs,
         moved: Callable[[], None],
+        retrieving: Retrieving,
         counter: TokenCounter,
         limits: CustomerLimits,
         snapshot_s: float,
@@ -150,6 +155,7 @@ class Customers:
         self._counters = counters
         self._jobs = jobs
         self._moved = moved
+        self._retrieving = retrieving
         self._counter = counter
         self._limits = limits
         self._snapshot_s = snapshot_s
@@ -171,6 +177,7 @@ class Customers:
             cell = keeping.cell = CustomerCell(
                 keeping, CustomerActor(self._limits, self._counter, state)
             )
+            self._retrieving.changed(cell)
         return cell
 
     # Learning.
@@ -311,7 +318,7 @@ class Customers:
 
     def _happened(self, cell: CustomerCell, event: CustomerEvent) -> None:
         """Take up what happened; it rests with the next snapshot."""
-        cell.actor.apply(event, cell.actor.after(event))
+        self._take_up(cell, event)
         self._soon(cell)
 
     # Coming to rest.
@@ -406,7 +413,7 @@ class Customers:
                     )
                 keeping.written()
             # Not ``state``: something may have been learnt while it was being written.
-            cell.actor.apply(event, cell.actor.after(event))
+            self._take_up(cell, event)
 
     def write_after(self, cell: CustomerCell, event: CustomerEvent) -> WriteCustomer:
         """Return the write that brings an event to rest, for a transaction of the caller's.
@@ -422,7 +429,11 @@ class Customers:
         cell.keeping.written()
         cell.marks.clear()
         cell.dirty = False
-        cell.actor.apply(event, cell.actor.after(event))
+        self._take_up(cell, event)
+
+    def _take_up(self, cell: CustomerCell, event: CustomerEvent) -> None:
+        if cell.actor.apply(event, cell.actor.after(event)):
+            self._retrieving.changed(cell)
 
     def unsaved(self, cell: CustomerCell, marks: dict[int, int]) -> None:
         """A snapshot didn't come to rest, or may not have: look what did, and save it again."""
@@ -456,6 +467,7 @@ class Customers:
             if alarm is not None:
                 alarm.cancel()
         cell.alarm = cell.rest = None
+        self._retrieving.leave(cell)
         self._release(cell)
         self._vault.forgets(cell.keeping)
 

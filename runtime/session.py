@@ -263,6 +263,10 @@ class Session:
 
     async def _remembered(self, text: str) -> tuple[SessionActor, Memory]:
         supervisor = self._supervisor()
+        if supervisor.retrieving.prepares:
+            customers = supervisor.customers
+            customer = await self._look(lambda cell: customers.cell(_keeping(cell).customer))
+            await supervisor.retrieving.prepare(customer, text)
         return await self._look(lambda cell: supervisor.remembered(cell, text))
 
     async def _look(self, question: Callable[[Cell], T]) -> T:

@@ -29,7 +29,6 @@ from interturn.actors.commands import (
 )
 from interturn.actors.errors import Forgotten, InterturnError
 from interturn.actors.extractive import Extractive
-from interturn.actors.facts import Scored
 from interturn.actors.ports import Deriver, Profiler, Retriever, TokenCounter
 from interturn.actors.request import Memory
 from interturn.actors.session import SessionActor
@@ -37,7 +36,7 @@ from interturn.runtime.arrivals import Arrivals
 from interturn.runtime.backoff import back_off_s
 from interturn.runtime.cell import Cell, Phase
 from interturn.runtime.clock import Alarms, Clock
-from interturn.runtime.customers import CustomerCell, Customers
+from interturn.runtime.customers import Customers
 from interturn.runtime.decided import Decided
 from interturn.runtime.errors import (
     MailboxFull,
@@ -53,6 +52,7 @@ from interturn.runtime.keeping import Claim, CustomerKeeping, Vault
 from interturn.runtime.lessons import Lessons
 from interturn.runtime.letter import Letter, Look
 from interturn.runtime.moves import Moves
+from interturn.runtime.retrieving import Retrieving
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters
 from interturn.runtime.writer import Writer
@@ -97,7 +97,14 @@ class Supervisor:
         self._quiet = anyio.Event()
         self.closing = self.closed = False
         self.refusal: Callable[[], InterturnError] = RuntimeClosed
-        self._retriever = retriever
+        self.retrieving = Retrieving(
+            retriever,
+            jobs=jobs,
+            alarms=alarms,
+            counters=counters,
+            settings=settings,
+            moved=self._moved,
+        )
         self.customers = Customers(
             vault=vault,
             writer=writer,
@@ -105,6 +112,7 @@ class Supervisor:
             counters=counters,
             jobs=jobs,
             moved=self._moved,
+            retrieving=self.retrieving,
             counter=counter,
             limits=settings.customer_limits,
             snapshot_s=settings.snapshot_s,
@@ -172,30 +180,8 @@ class Supervisor:
         assert cell.actor is not None
         assert cell.keeping is not None
         customer = self.customers.cell(cell.keeping.customer)
-        facts = self.chosen(customer, text)
+        facts = self.retrieving.chosen(customer, text)
         return cell.actor, cell.actor.memory(customer.actor.view.profile, facts)
-
-    def chosen(
-        self,
-        customer: CustomerCell,
-        query: str,
-        *,
-        limit: int | None = None,
-        tokens: int | None = None,
-    ) -> tuple[Scored, ...]:
-        """Return the facts that help with a query; a retriever that fails finds none."""
-        try:
-            return customer.actor.view.chosen(
-                query,
-                retriever=self._retriever,
-                tokens=self.settings.facts_tokens if tokens is None else tokens,
-                limit=self.settings.facts_per_customer if limit is None else limit,
-            )
-        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
-            # Nothing was awaited: a cancellation is the retriever's own, too.
-            self.counters.failures += 1
-            log.warning("retrieval_failed", error=type(error).__name__)
-            return ()
 
     def utc(self) -> datetime:
         """Return the present time in UTC."""
@@ -425,10 +411,16 @@ class Supervisor:
         self._quiet = anyio.Event()
 
     async def flush(self) -> None:
-        """Return when nothing is being folded or learnt; what rests is tried at once."""
+        """Return when nothing is being folded, learnt or read; what rests is tried at once."""
         self.folds.wake_all()
         self.customers.wake_all()
-        while self.counters.folding or self.counters.learning or self.lessons.catching_up:
+        counters = self.counters
+        while (
+            counters.folding
+            or counters.learning
+            or self.lessons.catching_up
+            or self.retrieving.under_way
+        ):
             await self._quiet.wait()
 
     @property
