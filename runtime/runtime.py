@@ -180,10 +180,10 @@ class Runtime:
         )
 
     async def flush(self) -> None:
-        """Return when no fold is outstanding.
+        """Return when no fold, derivation, profile refresh or reading of facts is outstanding.
 
-        A fold that rests after a failure is tried once more at once; if it fails
-        again, it is left to its back-off.
+        What rests after a failure is tried once more at once; if it fails again,
+        it is left to its back-off. It waits for ports as long as they take.
         """
         await self._supervisor().flush()
 

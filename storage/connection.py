@@ -156,7 +156,7 @@ async def prepare(writer: aiosqlite.Connection, keys: Path | None, *, full: bool
             f"PRAGMA {name}.secure_delete = ON;"
         )
     await writer.execute_fetchall("PRAGMA foreign_keys = ON")
-    if sys.platform == "darwin" and full:  # pragma: no cover
+    if sys.platform == "darwin" and full:  # pragma: no cover - macOS
         # There a plain fsync stops at the drive's own cache.
         await writer.executescript("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")
 
