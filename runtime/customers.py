@@ -49,7 +49,7 @@ from interturn.runtime.retrieving import Reading, Retrieving
 from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.runtime.writer import Writer
-from interturn.storage import Outcome, Tampered, Write, WriteCustomer
+from interturn.storage import Adoption, Outcome, Tampered, Write, WriteCustomer
 
 _LESSONS_HELD: Final = 64
 """Turns kept in memory for learning; those that come after are read from the rows again."""
@@ -405,11 +405,11 @@ class Customers:
             else:
                 with public_errors():
                     await self._vault.store.adopt(
-                        [],
-                        customer=keeping.ref,
-                        new_customer=keeping.new,
-                        snapshot=self.write_after(cell, event),
-                        leaving=None,
+                        Adoption(
+                            customer=keeping.ref,
+                            new_customer=keeping.new,
+                            snapshot=self.write_after(cell, event),
+                        )
                     )
                 keeping.written()
             # Not ``state``: something may have been learnt while it was being written.

@@ -26,6 +26,7 @@ from interturn.runtime.customers import CustomerCell
 from interturn.runtime.errors import ActorFailed, Reentered, public_errors
 from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
 from interturn.runtime.promise import Promise
+from interturn.storage import Adoption
 from interturn.storage.errors import StorageError, StoreFailed
 
 if TYPE_CHECKING:
@@ -171,21 +172,21 @@ class Moves:
             event = Joined(theirs.actor.state)
             # What was learnt rests with the facts that it taught, or it would be twice.
             ours.marks.update(theirs.marks)
-            wrapped = {session.ref: session.wrapped_for(target) for session in sessions}
-            new = [session.new for session in sessions if session.new is not None]
-            stored = [session.ref for session in sessions if session.new is None]
+            adoption = Adoption(
+                customer=target.ref,
+                sessions=[(s.ref, s.wrapped_for(target)) for s in sessions if s.new is None],
+                new_sessions=[
+                    replace(s.new, customer=target.ref, wrapped=s.wrapped_for(target))
+                    for s in sessions
+                    if s.new is not None
+                ],
+                new_customer=target.new,
+                snapshot=self._customers.write_after(ours, event),
+                leaving=None if leaving.new else leaving.ref,
+            )
             unfinished: StorageError | None = None
             try:
-                await self._vault.store.adopt(
-                    [(ref, wrapped[ref]) for ref in stored],
-                    customer=target.ref,
-                    new_customer=target.new,
-                    snapshot=self._customers.write_after(ours, event),
-                    leaving=None if leaving.new else leaving.ref,
-                    new_sessions=[
-                        replace(row, customer=target.ref, wrapped=wrapped[row.ref]) for row in new
-                    ],
-                )
+                await self._vault.store.adopt(adoption)
             except StorageError as error:
                 if not await self._joined(leaving, sessions):
                     raise

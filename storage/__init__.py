@@ -17,6 +17,7 @@ from .memory import MemoryStore
 from .rows import (
     ROLE_AGENT,
     ROLE_VISITOR,
+    Adoption,
     CustomerRow,
     Erased,
     Known,
@@ -59,6 +60,7 @@ __all__ = [
     "KEY_BYTES",
     "ROLE_AGENT",
     "ROLE_VISITOR",
+    "Adoption",
     "CustomerRow",
     "Erased",
     "Faulty",

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from .rows import (
+    Adoption,
     CustomerRow,
     Erased,
     LoadedSession,
@@ -125,30 +126,11 @@ class Store(Protocol):
         """
         ...
 
-    async def adopt(
-        self,
-        sessions: Sequence[tuple[int, bytes]],
-        *,
-        customer: int,
-        new_customer: CustomerRow | None,
-        snapshot: WriteCustomer | None,
-        leaving: int | None,
-        new_sessions: Sequence[SessionRow] = (),
-    ) -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """Give sessions to a customer, in one transaction: for identify and merge.
 
         The old wrapped keys of the sessions, and whatever was ``leaving``'s, are
         then in no file. A cancelled caller doesn't stop it.
-
-        Args:
-            sessions: `ref` and newly wrapped key of each.
-            customer: `ref` of whom they become.
-            new_customer: that customer's row, inserted if they aren't there.
-            snapshot: that customer's, if it changes.
-            leaving: `ref` of another customer, who must own no session any more
-                and is removed with their key and snapshot; absent, nothing is
-                to remove.
-            new_sessions: of that customer's, with no turn yet; inserted.
 
         Raises:
             ValueError: ``new_customer``, ``snapshot`` or a new session is not

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from .rows import (
     ROLE_AGENT,
     ROLE_VISITOR,
+    Adoption,
     CustomerRow,
     Outcome,
-    SessionRow,
     Write,
     WriteCustomer,
     WriteSession,
@@ -94,21 +94,16 @@ def new_customers(writes: Sequence[WriteTurn | WriteUnanswered]) -> list[Custome
     return list(found.values())
 
 
-def check_adoption(
-    customer: int,
-    new_customer: CustomerRow | None,
-    snapshot: WriteCustomer | None,
-    leaving: int | None,
-    new_sessions: Sequence[SessionRow],
-) -> None:
-    """Raise `ValueError` unless these belong together."""
-    if new_customer is not None and new_customer.ref != customer:
+def check_adoption(adoption: Adoption) -> None:
+    """Raise `ValueError` unless what it brings belongs together."""
+    customer = adoption.customer
+    if adoption.new_customer is not None and adoption.new_customer.ref != customer:
         raise ValueError("an adoption brings another customer than its own")
-    if snapshot is not None and snapshot.customer != customer:
+    if adoption.snapshot is not None and adoption.snapshot.customer != customer:
         raise ValueError("an adoption brings another customer's snapshot")
-    if any(session.customer != customer for session in new_sessions):
+    if any(session.customer != customer for session in adoption.new_sessions):
         raise ValueError("an adoption brings another customer's session")
-    if leaving == customer:
+    if adoption.leaving == customer:
         raise ValueError("a customer can't adopt from themselves and leave")
 
 

@@ -34,7 +34,7 @@ import aiosqlite
 from . import statements
 from .connection import BUSY_S, failure
 from .errors import StoreFailed
-from .rows import CustomerRow, Erased, Prune, SessionRow, WriteCustomer
+from .rows import Adoption, Erased, Prune, WriteCustomer
 from .writing import Writing, check_epoch, parts, transaction
 
 TRIES, PAUSE_S, TRY_BUSY_MS = 30, 0.05, 100
@@ -95,17 +95,9 @@ class Eraser(Writing):
         await self.finish()
         return messages
 
-    async def adopt(
-        self,
-        sessions: Sequence[tuple[int, bytes]],
-        *,
-        customer: int,
-        new_customer: CustomerRow | None,
-        snapshot: WriteCustomer | None,
-        leaving: int | None,
-        new_sessions: Sequence[SessionRow],
-    ) -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """Give sessions to a customer, and remove the one who is leaving."""
+        new_customer = adoption.new_customer
         async with self._turns, self._synced():
             if new_customer is not None and self._keys_apart:
                 async with transaction(self._connection):
@@ -117,16 +109,14 @@ class Eraser(Writing):
                     if new_customer is not None:
                         await self._insert_customers([new_customer])
                     if not await self._connection.execute_fetchall(
-                        "SELECT 1 FROM main.customers WHERE ref = ?", (customer,)
+                        "SELECT 1 FROM main.customers WHERE ref = ?", (adoption.customer,)
                     ):
                         raise StoreFailed("stale: the customer isn't there")
-                    await self._move(sessions, customer)
-                    if new_sessions:
-                        await self._run(statements.sessions(new_sessions, self._epoch))
-                    if snapshot is not None:
-                        await self._replace(snapshot)
-                    if sessions or leaving is not None:
-                        await self._leave(leaving)
+                    await self._move(adoption)
+                    if adoption.snapshot is not None:
+                        await self._replace(adoption.snapshot)
+                    if adoption.sessions or adoption.leaving is not None:
+                        await self._leave(adoption.leaving)
             except sqlite3.IntegrityError:
                 raise StoreFailed("stale: a reference or hash is somebody else's") from None
         await self.finish()
@@ -261,10 +251,13 @@ class Eraser(Writing):
             await self._change("UPDATE main.tombstones SET hash = NULL WHERE ref = ?", ref)
         return Erased(sessions, messages)
 
-    async def _move(self, sessions: Sequence[tuple[int, bytes]], customer: int) -> None:
-        for part in parts(sessions):
-            if await self._run(statements.adopted(part, customer, self._epoch)) != len(part):
+    async def _move(self, adoption: Adoption) -> None:
+        for part in parts(adoption.sessions):
+            moved = await self._run(statements.adopted(part, adoption.customer, self._epoch))
+            if moved != len(part):
                 raise StoreFailed("stale: a session isn't there")
+        for new in parts(adoption.new_sessions):
+            await self._run(statements.sessions(new, self._epoch))
 
     async def _replace(self, snapshot: WriteCustomer) -> None:
         if await self._save_customers([snapshot]) != ["written"]:

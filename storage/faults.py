@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, TypeVar
 from .base import Store
 from .errors import StoreFailed
 from .rows import (
+    Adoption,
     CustomerRow,
     Erased,
     LoadedSession,
@@ -174,28 +175,9 @@ class Faulty:
         call = self.inner.aged
         return await self._call("aged", lambda: call(before=before, after=after, upto=upto))
 
-    async def adopt(
-        self,
-        sessions: Sequence[tuple[int, bytes]],
-        *,
-        customer: int,
-        new_customer: CustomerRow | None,
-        snapshot: WriteCustomer | None,
-        leaving: int | None,
-        new_sessions: Sequence[SessionRow] = (),
-    ) -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """See `Store.adopt`."""
-        await self._call(
-            "adopt",
-            lambda: self.inner.adopt(
-                sessions,
-                customer=customer,
-                new_customer=new_customer,
-                snapshot=snapshot,
-                leaving=leaving,
-                new_sessions=new_sessions,
-            ),
-        )
+        await self._call("adopt", lambda: self.inner.adopt(adoption))
 
     async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
         """See `Store.undo`."""

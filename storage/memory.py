@@ -18,6 +18,7 @@ from .contents import Contents, prunable
 from .errors import Fenced, StoreFailed
 from .lease import Lease, host_of
 from .rows import (
+    Adoption,
     CustomerRow,
     Erased,
     Known,
@@ -166,54 +167,46 @@ class MemoryStore:
             and rows[0].at < before
         ]
 
-    async def adopt(
-        self,
-        sessions: Sequence[tuple[int, bytes]],
-        *,
-        customer: int,
-        new_customer: CustomerRow | None,
-        snapshot: WriteCustomer | None,
-        leaving: int | None,
-        new_sessions: Sequence[SessionRow] = (),
-    ) -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """Give sessions to a customer; see `Store.adopt`.
 
         Raises `ValueError`, `Fenced`; `StoreFailed` (``stale…``): nothing was changed.
         """
-        check_adoption(customer, new_customer, snapshot, leaving, new_sessions)
+        check_adoption(adoption)
         self._check_owned()
-        if new_customer is not None and not self._fits(new_customer):
-            raise StoreFailed("stale: a reference or hash is somebody else's")
-        there = self._contents.customers.get(customer, new_customer)
-        if there is None:
-            raise StoreFailed("stale: the customer isn't there")
-        self._check_moves([ref for ref, _ in sessions], new_sessions)
-        if snapshot is not None and snapshot.seen != there.version:
-            raise StoreFailed("stale: the customer's snapshot is of another version")
-        self._check_leaves(leaving, {ref for ref, _ in sessions})
-        self._write_customer(there)
-        for session in new_sessions:
+        customer = self._adopter(adoption)
+        self._write_customer(customer)
+        for session in adoption.new_sessions:
             self._write_session(session, None)
         stored = self._contents.sessions
-        for ref, wrapped in sessions:
-            stored[ref] = msgspec.structs.replace(stored[ref], customer=customer, wrapped=wrapped)
-        if snapshot is not None:
-            self._write_customer_snapshot(snapshot)
-        if leaving is not None:
-            self._contents.drop_customer(leaving)
+        for ref, wrapped in adoption.sessions:
+            moved = msgspec.structs.replace(stored[ref], customer=customer.ref, wrapped=wrapped)
+            stored[ref] = moved
+        if adoption.snapshot is not None:
+            self._write_customer_snapshot(adoption.snapshot)
+        if adoption.leaving is not None:
+            self._contents.drop_customer(adoption.leaving)
 
-    def _check_moves(self, moved: list[int], new_sessions: Sequence[SessionRow]) -> None:
-        contents = self._contents
-        if not contents.sessions.keys() >= set(moved) or len(set(moved)) < len(moved):
+    def _adopter(self, adoption: Adoption) -> CustomerRow:
+        """Return who adopts, if all is as the caller saw it."""
+        contents, new_customer = self._contents, adoption.new_customer
+        if new_customer is not None and not self._fits(new_customer):
+            raise StoreFailed("stale: a reference or hash is somebody else's")
+        customer = contents.customers.get(adoption.customer, new_customer)
+        if customer is None:
+            raise StoreFailed("stale: the customer isn't there")
+        moved = {ref for ref, _ in adoption.sessions}
+        if not moved <= contents.sessions.keys() or len(moved) < len(adoption.sessions):
             raise StoreFailed("stale: a session isn't there")
-        for session in new_sessions:
-            if session.ref in contents.sessions or session.hash in contents.session_refs:
+        for new in adoption.new_sessions:
+            if new.ref in contents.sessions or new.hash in contents.session_refs:
                 raise StoreFailed("stale: a reference or hash is somebody else's")
-
-    def _check_leaves(self, leaving: int | None, moved: set[int]) -> None:
-        for ref, session in self._contents.sessions.items():
-            if session.customer == leaving and ref not in moved:
+        if adoption.snapshot is not None and adoption.snapshot.seen != customer.version:
+            raise StoreFailed("stale: the customer's snapshot is of another version")
+        for ref, session in contents.sessions.items():
+            if session.customer == adoption.leaving and ref not in moved:
                 raise StoreFailed("stale: the customer who is leaving still owns a session")
+        return customer
 
     async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
         """Remove a session's newest turn, if it is this one and not folded.

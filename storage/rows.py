@@ -6,6 +6,7 @@ contract that they are part of.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -218,6 +219,27 @@ class WriteCustomer(msgspec.Struct, frozen=True, gc=False):
     snapshot: bytes
     seen: int
     derived: tuple[tuple[int, int], ...] = ()
+
+
+class Adoption(msgspec.Struct, frozen=True, gc=False):
+    """What one customer takes over, in one transaction.
+
+    Attributes:
+        customer: `ref` of whom the sessions become.
+        sessions: `ref` and newly wrapped key of each.
+        new_sessions: of that customer's, with no turn yet; inserted.
+        new_customer: that customer's row, inserted if they aren't there.
+        snapshot: that customer's, if it changes.
+        leaving: `ref` of another customer, who must own no session any more and is
+            removed with their key and snapshot; absent, nothing is to remove.
+    """
+
+    customer: int
+    sessions: Sequence[tuple[int, bytes]] = ()
+    new_sessions: Sequence[SessionRow] = ()
+    new_customer: CustomerRow | None = None
+    snapshot: WriteCustomer | None = None
+    leaving: int | None = None
 
 
 Write: TypeAlias = WriteTurn | WriteUnanswered | WriteSession | WriteCustomer

@@ -39,13 +39,12 @@ from .errors import Fenced, StoreFailed, StoreOwned
 from .lease import Lease, LockState, host_of, this_owner
 from .reading import Reading
 from .rows import (
-    CustomerRow,
+    Adoption,
     Erased,
     Opened,
     Outcome,
     Prune,
     Root,
-    SessionRow,
     Write,
     WriteCustomer,
 )
@@ -166,31 +165,13 @@ class SqliteStore(Reading):
         batch = Batch(writes)
         return await self._whole(self._commit(batch)) if writes else []
 
-    async def adopt(
-        self,
-        sessions: Sequence[tuple[int, bytes]],
-        *,
-        customer: int,
-        new_customer: CustomerRow | None,
-        snapshot: WriteCustomer | None,
-        leaving: int | None,
-        new_sessions: Sequence[SessionRow] = (),
-    ) -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """Give sessions to a customer, in one transaction; see `Store.adopt`.
 
         Raises `ValueError`, `Fenced`, `StoreFailed`.
         """
-        check_adoption(customer, new_customer, snapshot, leaving, new_sessions)
-        await self._erase(
-            lambda eraser: eraser.adopt(
-                sessions,
-                customer=customer,
-                new_customer=new_customer,
-                snapshot=snapshot,
-                leaving=leaving,
-                new_sessions=new_sessions,
-            )
-        )
+        check_adoption(adoption)
+        await self._erase(lambda eraser: eraser.adopt(adoption))
 
     async def undo(self, session: int, seq: int, *, snapshot: WriteCustomer | None = None) -> bool:
         """Remove a session's newest turn, if it is this one and not folded; see `Store.undo`.

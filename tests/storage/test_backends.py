@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interturn.storage import MemoryStore, SqliteStore, StoreFailed
+from interturn.storage import Adoption, MemoryStore, SqliteStore, StoreFailed
 
 REFS = st.integers(1, 3)
 SEQS = st.sampled_from([1, 3, 5, 7])
@@ -71,12 +71,14 @@ def call(scribe, step):
             facts = None if seen is None else scribe.facts(customer, seen, (1, 2))
             begun = [scribe.session(ref, customer) for ref in begun]
             return lambda store: store.adopt(
-                moved,
-                customer=customer,
-                new_customer=row,
-                snapshot=facts,
-                leaving=leaving,
-                new_sessions=begun,
+                Adoption(
+                    sessions=moved,
+                    customer=customer,
+                    new_customer=row,
+                    snapshot=facts,
+                    leaving=leaving,
+                    new_sessions=begun,
+                )
             )
 
 

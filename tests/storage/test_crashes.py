@@ -25,7 +25,7 @@ KILLED = 77
 PROGRAM = """
 import asyncio, os, shutil, sys
 import aiosqlite
-from interturn.storage import Prune, Root, SqliteStore, StorageError, this_owner
+from interturn.storage import Adoption, Prune, Root, SqliteStore, StorageError, this_owner
 
 folder, apart, key_id, wrapped, what = sys.argv[1:]
 execute = aiosqlite.Connection.execute_fetchall
@@ -54,8 +54,8 @@ async def play(name, nth):
         case "delete":
             await store.delete_session(1)
         case "adopt":
-            await store.adopt([(1, b"w1" * 31), (2, b"w2" * 31)], customer=3,
-                new_customer=None, snapshot=None, leaving=1)
+            moved = [(1, b"w1" * 31), (2, b"w2" * 31)]
+            await store.adopt(Adoption(sessions=moved, customer=3, leaving=1))
         case "prune":
             await store.prune([Prune(1, 8, None, b"mark" * 16)])
             await store.shrink()

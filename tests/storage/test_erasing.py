@@ -8,7 +8,7 @@ import os
 import msgspec
 import pytest
 
-from interturn.storage import Erased, Fenced, StoreFailed
+from interturn.storage import Adoption, Erased, Fenced, StoreFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -138,11 +138,13 @@ async def test_sessions_are_adopted_by_a_new_customer(store, scribe):
     before = await load(store, scribe, 1)
     facts = scribe.facts(9, 0, (1, 4))
     await store.adopt(
-        [(1, b"newly wrapped")],
-        customer=9,
-        new_customer=scribe.customer(9),
-        snapshot=facts,
-        leaving=5,
+        Adoption(
+            sessions=[(1, b"newly wrapped")],
+            customer=9,
+            new_customer=scribe.customer(9),
+            snapshot=facts,
+            leaving=5,
+        )
     )
     after = await load(store, scribe, 1)
     assert after.session == msgspec.structs.replace(
@@ -159,14 +161,12 @@ async def test_sessions_are_adopted_by_a_customer_who_is_there(store, scribe):
     await store.commit([scribe.first(1), scribe.first(2), scribe.first(3, customer=2)])
     there = await store.load_customer(scribe.hasher.customer("c1"))
     wrapped = [(ref, os.urandom(62)) for ref in (2, 3)]
-    await store.adopt(
-        wrapped, customer=1, new_customer=scribe.customer(1), snapshot=None, leaving=None
-    )
+    await store.adopt(Adoption(sessions=wrapped, customer=1, new_customer=scribe.customer(1)))
     assert await store.load_customer(there.hash) == there
     assert [(row.ref, row.wrapped) for row in await store.sessions_of(1)][1:] == wrapped
     assert [customer.ref for customer in await store.customers(after=0, limit=9)] == [1, 2]
-    await store.adopt([], customer=1, new_customer=None, snapshot=None, leaving=2)
-    await store.adopt([], customer=1, new_customer=None, snapshot=None, leaving=2)
+    await store.adopt(Adoption(customer=1, leaving=2))
+    await store.adopt(Adoption(customer=1, leaving=2))
     assert [customer.ref for customer in await store.customers(after=0, limit=9)] == [1]
 
 
@@ -209,7 +209,7 @@ async def test_a_stale_adoption_is_refused_whole(store, scribe, case):
         "session there": {"new_sessions": [scribe.session(3, 1)]},
     }[case]
     with pytest.raises(StoreFailed, match=r"^the store failed: stale") as told:
-        await store.adopt(**call)
+        await store.adopt(Adoption(**call))
     assert not told.value.unknown
     assert await contents(store, scribe) == before
     assert await store.commit([scribe.turn(2, 3)]) == ["written"]
@@ -218,14 +218,7 @@ async def test_a_stale_adoption_is_refused_whole(store, scribe, case):
 async def test_a_session_may_begin_with_no_turn(store, scribe):
     """What is adopted before its first turn is there, empty, and its first turn follows."""
     begun = scribe.session(4, 1)
-    await store.adopt(
-        [],
-        customer=1,
-        new_customer=scribe.customer(1),
-        snapshot=None,
-        leaving=None,
-        new_sessions=[begun],
-    )
+    await store.adopt(Adoption(customer=1, new_customer=scribe.customer(1), new_sessions=[begun]))
     loaded = await store.load_session(begun.hash, recent=4)
     assert (loaded.session, loaded.last, loaded.rows) == (begun, 0, [])
     assert await store.sessions_of(1) == [begun]
@@ -246,7 +239,7 @@ async def test_an_adoption_that_makes_no_sense_is_refused(store, scribe, case):
         "session": {"new_sessions": [scribe.session(7, 2)]},
     }[case]
     with pytest.raises(ValueError, match="adopt"):
-        await store.adopt([(2, b"w")], **call)
+        await store.adopt(Adoption(sessions=[(2, b"w")], **call))
     assert await store.sessions_of(2) != []
 
 
@@ -258,7 +251,7 @@ def calls(store, scribe):
     return (
         store.undo(1, 3, snapshot=scribe.facts(1, 0)),
         store.adopt(
-            [(1, b"w")], customer=2, new_customer=None, snapshot=scribe.facts(2, 0), leaving=1
+            Adoption(sessions=[(1, b"w")], customer=2, snapshot=scribe.facts(2, 0), leaving=1)
         ),
         store.delete_session(1),
         store.forget(1),

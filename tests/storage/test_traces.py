@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from interturn.storage import (
+    Adoption,
     Erased,
     Row,
     SqliteStore,
@@ -133,11 +134,9 @@ async def test_what_an_adoption_replaces_is_in_no_file(files, path, scribe, open
             rows = await store.sessions_of(leaving)
             moved = [(row.ref, os.urandom(62)) for row in rows]
             await store.adopt(
-                moved,
-                customer=50,
-                new_customer=scribe.customer(50),
-                snapshot=None,
-                leaving=leaving,
+                Adoption(
+                    sessions=moved, customer=50, new_customer=scribe.customer(50), leaving=leaving
+                )
             )
             gone = [*(row.wrapped for row in rows), *diary.of_customer[leaving]]
             assert traces(files, gone) == []
@@ -303,9 +302,7 @@ async def test_a_customer_who_comes_back_before_an_erasure_ends_keeps_the_new_ke
         with monkeypatch.context() as patch:
             patch.setattr(erasing, "_DESTROY_KEY", "DELETE FROM no_table")
             with pytest.raises(StoreFailed):
-                await store.adopt(
-                    [(1, b"w")], customer=2, new_customer=None, snapshot=None, leaving=1
-                )
+                await store.adopt(Adoption(sessions=[(1, b"w")], customer=2, leaving=1))
         back = scribe.first(3, customer=3)
         row = msgspec.structs.replace(back.new_customer, hash=scribe.hasher.customer("c1"))
         back = msgspec.structs.replace(back, new_customer=row)
@@ -328,7 +325,7 @@ async def test_an_erasure_that_is_cancelled_anywhere_is_whole(
         for call in (
             store.forget(1),
             store.delete_session(next(s for s, c in diary.owner.items() if c == 2)),
-            store.adopt([], customer=3, new_customer=None, snapshot=None, leaving=None),
+            store.adopt(Adoption(customer=3)),
             store.undo(next(s for s, c in diary.owner.items() if c == 3), 1),
         ):
             with pytest.raises(asyncio.CancelledError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from interturn.storage import Erased, Fenced, Known, WriteUnanswered
+from interturn.storage import Adoption, Erased, Fenced, Known, WriteUnanswered
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_words_go_with_their_session_and_with_their_customer(store, scribe
     assert await store.delete_session(1) == 2
     assert await store.forget(2) == Erased(sessions=2, messages=2)
     await store.adopt(
-        [(3, b"w")], customer=9, new_customer=scribe.customer(9), snapshot=None, leaving=3
+        Adoption(sessions=[(3, b"w")], customer=9, new_customer=scribe.customer(9), leaving=3)
     )
     await again()
     [found] = await store.unanswered(after=0, limit=9)
