@@ -27,16 +27,12 @@ from interturn.actors.profile import render
 from interturn.actors.session import Layers, SessionActor
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.errors import StoreFailed, public_errors
-from interturn.runtime.keeping import (
-    CustomerKeeping,
-    SessionKeeping,
-    Vault,
-    check_chain,
-)
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.pruning import check_page, only_pruned, pruned_through
 from interturn.runtime.settings import Settings
 from interturn.runtime.tokens import load_counter
 from interturn.runtime.unanswered import open_words
+from interturn.runtime.vault import Vault, check_chain
 from interturn.storage import (
     CustomerRow,
     Hasher,
@@ -360,12 +356,11 @@ def _state(row: CustomerRow, customer: CustomerKeeping) -> CustomerState | None:
     """
     if row.snapshot is None:
         return None
-    place, where = sealing.customer_place(row.hash), f"snapshot {row.ref}"
-    opened = customer.sealer.open(row.snapshot, place, table="customers", where=where)
+    opened = customer.open_state(row.snapshot)
     try:
         return decode(opened)
     except msgspec.MsgspecError:
-        raise Tampered("customers", where) from None
+        raise Tampered("customers", f"snapshot {row.ref}") from None
 
 
 class _Examination:

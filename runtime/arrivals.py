@@ -13,8 +13,9 @@ from interturn.actors.session import SessionActor
 from interturn.actors.window import OutOfOrder
 from interturn.runtime.cell import Cell
 from interturn.runtime.errors import ActorFailed, RuntimeClosed, Tampered, public
-from interturn.runtime.keeping import SessionKeeping, Vault, check_chain
+from interturn.runtime.keeping import SessionKeeping
 from interturn.runtime.lessons import Lessons
+from interturn.runtime.vault import Vault, check_chain
 from interturn.storage.errors import StorageError
 
 

@@ -42,12 +42,13 @@ from interturn.runtime.clock import Alarm, Alarms
 from interturn.runtime.errors import StoreFailed, public_errors
 from interturn.runtime.events import log
 from interturn.runtime.jobs import Jobs, raise_if_called_off
-from interturn.runtime.keeping import CustomerKeeping, Vault
+from interturn.runtime.keeping import CustomerKeeping
 from interturn.runtime.lessons import Lesson
 from interturn.runtime.promise import Promise
 from interturn.runtime.retrieving import Reading, Retrieving
 from interturn.runtime.statistics import Counters
 from interturn.runtime.tokens import INLINE_BYTES
+from interturn.runtime.vault import Vault
 from interturn.runtime.writer import Writer
 from interturn.storage import Adoption, Outcome, Tampered, Write, WriteCustomer
 

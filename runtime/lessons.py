@@ -9,7 +9,8 @@ from interturn.actors.errors import InterturnError
 from interturn.actors.message import Message
 from interturn.runtime.errors import public_errors
 from interturn.runtime.events import log
-from interturn.runtime.keeping import SessionKeeping, Vault
+from interturn.runtime.keeping import SessionKeeping
+from interturn.runtime.vault import Vault
 
 if TYPE_CHECKING:
     from interturn.runtime.cell import Cell

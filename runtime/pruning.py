@@ -21,13 +21,8 @@ import msgspec
 from interturn.actors.commands import Snapshot
 from interturn.actors.message import Message
 from interturn.runtime.events import log
-from interturn.runtime.keeping import (
-    SessionKeeping,
-    Vault,
-    check_chain,
-    check_sequence,
-    microseconds,
-)
+from interturn.runtime.keeping import SessionKeeping, microseconds
+from interturn.runtime.vault import Vault, check_chain, check_sequence
 from interturn.storage import LoadedSession, Prune, SessionRow, sealing
 from interturn.storage.errors import Tampered, WrongKey
 

@@ -25,7 +25,6 @@ from interturn.runtime.errors import Fenced, RuntimeClosed, WrongLoop, public_er
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding
 from interturn.runtime.jobs import Job, Jobs
-from interturn.runtime.keeping import Vault
 from interturn.runtime.pruning import Pruned, Pruning
 from interturn.runtime.session import Session
 from interturn.runtime.settings import Settings
@@ -34,6 +33,7 @@ from interturn.runtime.supervisor import Supervisor
 from interturn.runtime.texts import check_id
 from interturn.runtime.tokens import load_counter
 from interturn.runtime.unanswered import Unanswered, unanswered
+from interturn.runtime.vault import Vault
 from interturn.runtime.writer import Writer
 from interturn.storage import (
     Hasher,

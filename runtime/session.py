@@ -24,12 +24,13 @@ from interturn.actors.session import Layers, SessionActor
 from interturn.runtime.cell import Cell
 from interturn.runtime.customer import Customer
 from interturn.runtime.errors import Reentered, StoreFailed, Tampered, public_errors
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping, check_sequence
+from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import Look
 from interturn.runtime.pruning import check_page
 from interturn.runtime.supervisor import Supervisor
 from interturn.runtime.texts import check_id, check_text, check_time
 from interturn.runtime.tokens import INLINE_BYTES
+from interturn.runtime.vault import check_sequence
 
 _PAGE_ROWS: Final = 200
 _CHARACTERS_A_TOKEN: Final = 4

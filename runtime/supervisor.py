@@ -48,13 +48,14 @@ from interturn.runtime.errors import (
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding, Folds
 from interturn.runtime.jobs import Jobs
-from interturn.runtime.keeping import Claim, CustomerKeeping, Vault
+from interturn.runtime.keeping import Claim, CustomerKeeping
 from interturn.runtime.lessons import Lessons
 from interturn.runtime.letter import Letter, Look
 from interturn.runtime.moves import Moves
 from interturn.runtime.retrieving import Retrieving
 from interturn.runtime.settings import Settings
 from interturn.runtime.statistics import Counters
+from interturn.runtime.vault import Vault
 from interturn.runtime.writer import Writer
 
 _FAILURES: Final = 3

@@ -16,7 +16,8 @@ import msgspec
 from interturn.actors.commands import Asked
 from interturn.actors.message import Discreet
 from interturn.runtime.events import log
-from interturn.runtime.keeping import SessionKeeping, Vault, microseconds, moment
+from interturn.runtime.keeping import SessionKeeping, microseconds, moment
+from interturn.runtime.vault import Vault
 from interturn.storage import WriteUnanswered, sealing
 from interturn.storage.errors import Tampered
 
