@@ -60,14 +60,16 @@ class Lessons:
         asked = cell.actor.find(seq - 1) if cell.actor is not None else None
         messages = event.messages if asked is None else (asked, *event.messages)
         lesson = Lesson(keeping, cell.session_id, seq, seq, messages)
-        self._customers.learn(self._customers.cell(keeping.customer), lesson)
+        self._customers.learning.learn(self._customers.cell(keeping.customer), lesson)
 
     def of_rest(self, session_id: str, keeping: SessionKeeping, last: int) -> None:
         """Learn from a session's turns that were recorded and never learnt from."""
         customer = self._customers.cell(keeping.customer)
         first = customer.learnt.get(keeping.ref, keeping.derived) + 1
         if first < last:
-            self._customers.learn(customer, Lesson(keeping, session_id, first, last - 1, None))
+            self._customers.learning.learn(
+                customer, Lesson(keeping, session_id, first, last - 1, None)
+            )
 
     async def catch_up(self) -> None:
         """Do so for every session of the store, whether it ever comes back or not."""

@@ -414,7 +414,7 @@ class Supervisor:
     async def flush(self) -> None:
         """Return when nothing is being folded, learnt or read; what rests is tried at once."""
         self.folds.wake_all()
-        self.customers.wake_all()
+        self.customers.learning.wake_all()
         counters = self.counters
         while (
             counters.folding
