@@ -69,7 +69,8 @@ class Jobs:
             with scope:
                 await job(*args)
         except Exception as error:  # noqa: BLE001 - one job's failure is nobody else's
-            log.error("job_failed", error=type(error).__name__)
+            if not scope.cancel_called:
+                log.error("job_failed", error=type(error).__name__)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
@@ -93,6 +94,9 @@ class Jobs:
 
 
 def raise_if_called_off(error: BaseException) -> None:
-    """Raise a cancellation of ours; one that a port raised of itself is its failure."""
-    if not isinstance(error, Exception) and anyio.current_effective_deadline() < 0:
+    """Raise whatever a port raised in a job that was called off: it is of no effect.
+
+    Otherwise it is the port's failure, a cancellation of its own included.
+    """
+    if anyio.current_effective_deadline() < 0:
         raise error

@@ -234,17 +234,21 @@ async def test_a_deriver_that_answers_nonsense(opened, clock, answer, say):
 
 
 class Deaf:
-    """A deriver that swallows every cancellation until it is released."""
+    """A deriver that swallows every cancellation until it is released, and then may raise once."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.asked = asyncio.Event()
         self.release = asyncio.Event()
+        self.error = error
 
     async def derive(self, turn, known):  # noqa: ARG002 - the port's signature
         self.asked.set()
         while not self.release.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await self.release.wait()
+        if (error := self.error) is not None:
+            self.error = None
+            raise error
         return [FactChange("set", "said", turn[-2].text)]
 
 
@@ -263,6 +267,22 @@ async def test_a_deaf_deriver_holds_nobody_up(opened, monkeypatch):
     async with opened(deriver=Scripted()) as runtime:
         await runtime.flush()
         assert slots(await runtime.customer("ana").facts()) == {"said:dos": "dos"}
+
+
+async def test_a_derivation_that_was_called_off_fails_nobody(opened, until):
+    """What a deriver raises after its turn was taken back is of no effect, and delays nothing."""
+    deaf = Deaf(RuntimeError("late"))
+    async with opened(deriver=deaf) as runtime:
+        session = runtime.session("s", customer="ana")
+        await session.record("uno", "x")
+        await deaf.asked.wait()
+        assert await session.undo()
+        deaf.release.set()
+        await until(lambda: deaf.error is None and not len(runtime._inside.jobs))
+        await session.record("dos", "x")
+        await until(lambda: runtime.statistics().derivations == 1)
+        assert runtime.statistics().derivations_failed == 0
+        assert slots(await runtime.customer("ana").facts()) == {"said": "dos"}
 
 
 async def test_a_deriver_without_measure(opened):

@@ -185,6 +185,7 @@ async def test_what_is_no_longer_so_is_let_go(opened, meanings):
     """A fact that was replaced or retracted has no vector left; the others keep theirs."""
     async with opened(retriever=SemanticRetriever(meanings)) as runtime:
         ana = await _told(runtime, LIGHT, GEM)
+        await runtime.flush()  # or what is replaced may never have been read
         await ana.remember("Vive en un faro", slot="told:0")
         await runtime.flush()
         index = (await ana._cell()).reading.index
