@@ -236,13 +236,13 @@ async def test_a_query_waits_only_so_long(opened, meanings, clock, say, settle):
         meanings.asked.set()
 
 
-async def test_a_cancelled_caller_tears_nothing(opened, meanings, settle, say):
+async def test_a_cancelled_caller_tears_nothing(opened, meanings, clock, settle, say):
     """Cancelled while its query is embedded, a turn is given back and the next is held."""
-    async with opened(retriever=SemanticRetriever(meanings)) as runtime:
+    async with opened(retriever=SemanticRetriever(meanings), clock=clock) as runtime:
         await _told(runtime, GEM)
-        await runtime.flush()
         session = runtime.session("s", customer="ana")
         await session.layers()
+        await runtime.flush()  # the customer stays in memory now, and is read
         meanings.asked.clear()
         turn = asyncio.create_task(say(session, "my sapphire"))
         await settle()
