@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 
 from interturn.actors.errors import InterturnError
+from interturn.runtime.cli.records import TranscriptError
 from interturn.runtime.cli.texts import Texts
-from interturn.runtime.cli.transcripts import TranscriptError
 
 
 class Refusal(Exception):

@@ -3,8 +3,7 @@
 Known by their keys, not by their names: LoCoMo conversations, dialogues of the
 Schema-Guided Dialogue set (SGD), LongMemEval questions with their haystack
 sessions, and OpenAI-style ``{"messages": […]}`` objects or bare lists of
-messages. A file is one JSON document (an object or a list of them) or JSON
-lines, plain or gzipped. Lines are streamed; a document is held whole.
+messages. How a file comes to its records stands in `interturn.runtime.cli.records`.
 
 What comes out is turns: what the visitor said and what the agent replied.
 Whatever is no part of one is left out and counted, never guessed at: what the
@@ -15,61 +14,19 @@ holds, nor is chained to anything that holds, a word of the content.
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from interturn.actors.message import Discreet
+from interturn.runtime.cli.records import Place, TranscriptError, is_messages, records
 
-LINE_BYTES = 1 << 28  # the longest LongMemEval line known is 10 MB; this is 26 of them
-DOCUMENT_BYTES = 1 << 30  # LongMemEval whole is 280 MB in one document
-
-Reason = Literal[
-    "not_a_file",
-    "empty",
-    "not_json",
-    "not_utf8",
-    "not_gzip",
-    "surrogate",
-    "too_deep",
-    "too_long",
-    "unknown_shape",
-    "wrong_shape",
-    "unknown_role",
-]
 T = TypeVar("T")
-
-
-class TranscriptError(ValueError):
-    """A file that can't be read as conversations.
-
-    Attributes:
-        file: as it was named.
-        line: from 1, where a line is to blame.
-        reason: what is wrong, in one word of `Reason`.
-        where: the place inside the document, such as ``$.turns[3].utterance``.
-    """
-
-    def __init__(
-        self, file: str, reason: Reason, *, line: int | None = None, where: str | None = None
-    ) -> None:
-        super().__init__(file, reason, line, where)
-        self.file = file
-        self.reason = reason
-        self.line = line
-        self.where = where
-
-    def __str__(self) -> str:
-        line = f", line {self.line}" if self.line else ""
-        where = f" at {self.where}" if self.where else ""
-        return f"{self.file}{line}: {self.reason.replace('_', ' ')}{where}"
 
 
 class Exchange(Discreet, frozen=True):
@@ -141,7 +98,7 @@ def read(path: Path) -> Iterator[Transcript]:
     names: Counter[str] = Counter()
     stem = _stem(path)
     number = 0
-    for place, record in _records(path):
+    for place, record in records(path):
         for transcript in _conversations(record, place, stem, number):
             number += 1
             times = names[transcript.session_id] = names[transcript.session_id] + 1
@@ -154,138 +111,6 @@ def read(path: Path) -> Iterator[Transcript]:
             )
 
 
-# The file: lines or a document
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """Where something is being read, to say so if it can't be."""
-
-    file: str
-    line: int | None
-    root: str = "$"
-
-    def refusal(
-        self, reason: Reason, *, line: int | None = None, where: str | None = None
-    ) -> TranscriptError:
-        """Return the error, with ``where`` as a path below this place's own."""
-        if where is not None or self.root != "$":
-            where = self.root + (where or "")
-        return TranscriptError(self.file, reason, line=line or self.line, where=where)
-
-
-def _records(path: Path) -> Iterator[tuple[_Place, object]]:
-    """Yield what the file holds, one record at a time, each with its place."""
-    file = str(path)
-    reason: Reason
-    try:
-        with _opened(path) as stream:
-            if _plain_name(path).endswith((".jsonl", ".ndjson")):
-                yield from _lines(file, stream)
-            else:
-                yield from _sniffed(file, stream)
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        reason = "not_gzip"
-    else:
-        return
-    raise TranscriptError(file, reason)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if zipped else path.open("rb")  # type: ignore[return-value]
-
-
-def _lines(file: str, stream: IO[bytes]) -> Iterator[tuple[_Place, object]]:
-    number = 0
-    found = False
-    while line := stream.readline(LINE_BYTES + 1):
-        number += 1
-        place = _Place(file, number)
-        if len(line) > LINE_BYTES:
-            raise place.refusal("too_long")
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if line.strip():
-            found = True
-            yield place, _decoded(line, place)
-    if not found:
-        raise TranscriptError(file, "empty")
-
-
-def _sniffed(file: str, stream: IO[bytes]) -> Iterator[tuple[_Place, object]]:
-    """Tell lines from a document by whether the first line is whole, with more after it."""
-    first = _first_line(stream)
-    whole = len(first) <= LINE_BYTES
-    if whole:
-        try:
-            _decoded(first, _Place(file, None))
-        except TranscriptError:
-            whole = False
-    if whole and _first_line(stream):
-        stream.seek(0)
-        yield from _lines(file, stream)
-        return
-    stream.seek(0)
-    data = stream.read(DOCUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
-    place = _Place(file, None)
-    if len(data) > DOCUMENT_BYTES:
-        raise place.refusal("too_long")
-    if not data.strip():
-        raise place.refusal("empty")
-    document = _decoded(data, place)
-    if isinstance(document, list) and not _is_messages(document):
-        for number, record in enumerate(document):
-            yield _Place(file, None, f"$[{number}]"), record
-    else:
-        yield place, document
-
-
-def _first_line(stream: IO[bytes]) -> bytes:
-    """Return the next line that isn't blank, or nothing at the end."""
-    while line := stream.readline(LINE_BYTES + 1):
-        if line.strip():
-            return line.removeprefix(b"\xef\xbb\xbf")
-    return b""
-
-
-def _decoded(data: bytes, place: _Place) -> object:
-    reason: Reason
-    line = None
-    try:
-        return msgspec.json.decode(data)
-    except RecursionError:
-        reason = "too_deep"
-    except ValueError as error:
-        reason, position = _why(data, str(error))
-        if place.line is None and position is not None:
-            line = data.count(b"\n", 0, position) + 1
-    # Raised here and not above: the decoder's own error may hold the data.
-    raise place.refusal(reason, line=line)
-
-
-def _why(data: bytes, message: str) -> tuple[Reason, int | None]:
-    """Say what is wrong with bytes that didn't decode, and where if that is known."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return "not_utf8", error.start
-    found = re.search(r"\(byte (\d+)\)", message)
-    position = int(found[1]) if found else None
-    if "surrogate" in message or _has_lone_surrogate(data):
-        return "surrogate", position
-    return "not_json", position
-
-
-def _has_lone_surrogate(data: bytes) -> bool:
-    """Tell whether a half of a pair of escapes stands alone, as far as text can tell."""
-    halves = re.sub(rb"(?i)\\u(d[89ab]..)\\u(d[c-f]..)", b"", data.replace(b"\\\\", b""))
-    return re.search(rb"(?i)\\ud[89a-f]", halves) is not None
-
-
-def _plain_name(path: Path) -> str:
-    return path.name.lower().removesuffix(".gz")
-
-
 def _stem(path: Path) -> str:
     name = path.name.removesuffix(".gz").encode(errors="replace").decode()
     return PurePosixPath(name).stem or name
@@ -294,10 +119,10 @@ def _stem(path: Path) -> str:
 # The record: which shape it has
 
 
-def _conversations(record: object, place: _Place, stem: str, number: int) -> Iterator[Transcript]:
+def _conversations(record: object, place: Place, stem: str, number: int) -> Iterator[Transcript]:
     unnamed = f"{stem}/{number + 1}"
     if isinstance(record, list):
-        if not _is_messages(record):
+        if not is_messages(record):
             raise place.refusal("unknown_shape")
         yield _spoken(_as(record, list[_OpenaiMessage], place), place, "", unnamed)
     elif not isinstance(record, dict):
@@ -314,11 +139,7 @@ def _conversations(record: object, place: _Place, stem: str, number: int) -> Ite
         raise place.refusal("unknown_shape")
 
 
-def _is_messages(items: list[Any]) -> bool:
-    return bool(items) and isinstance(items[0], dict) and "role" in items[0]
-
-
-def _as(value: object, kind: type[T], place: _Place, prefix: str = "") -> T:
+def _as(value: object, kind: type[T], place: Place, prefix: str = "") -> T:
     """Return ``value`` as ``kind``, or refuse with the place that isn't so."""
     try:
         return msgspec.convert(value, kind)
@@ -341,7 +162,7 @@ class _LocomoMessage(msgspec.Struct):
     text: str
 
 
-def _locomo(record: object, place: _Place, unnamed: str) -> Transcript:
+def _locomo(record: object, place: Place, unnamed: str) -> Transcript:
     whole = _as(record, _Locomo, place)
     numbers = sorted(
         int(found[1])
@@ -414,7 +235,7 @@ class _Sgd(msgspec.Struct):
     source: str = ""
 
 
-def _sgd(record: object, place: _Place, unnamed: str) -> Transcript:
+def _sgd(record: object, place: Place, unnamed: str) -> Transcript:
     whole = _as(record, _Sgd, place)
     turns = _Turns()
     for turn in whole.turns:
@@ -435,7 +256,7 @@ class _LongMemEval(msgspec.Struct):
     haystack_dates: list[str] | None = None
 
 
-def _longmemeval(record: object, place: _Place, stem: str) -> Iterator[Transcript]:
+def _longmemeval(record: object, place: Place, stem: str) -> Iterator[Transcript]:
     row = _as(record, _LongMemEval, place)
     if not row.question_id:
         raise place.refusal("wrong_shape", where=".question_id")
@@ -473,12 +294,12 @@ class _Openai(msgspec.Struct):
     messages: list[_OpenaiMessage]
 
 
-def _openai(record: object, place: _Place, unnamed: str) -> Transcript:
+def _openai(record: object, place: Place, unnamed: str) -> Transcript:
     return _spoken(_as(record, _Openai, place).messages, place, ".messages", unnamed)
 
 
 def _spoken(
-    messages: Iterable[_OpenaiMessage], place: _Place, where: str, unnamed: str
+    messages: Iterable[_OpenaiMessage], place: Place, where: str, unnamed: str
 ) -> Transcript:
     turns = _Turns()
     _hear_messages(turns, messages, None, place, where)
@@ -489,7 +310,7 @@ def _hear_messages(
     turns: _Turns,
     messages: Iterable[_OpenaiMessage],
     at: datetime | None,
-    place: _Place,
+    place: Place,
     where: str,
 ) -> None:
     for number, message in enumerate(messages):
@@ -509,7 +330,7 @@ def _hear_messages(
             raise place.refusal("unknown_role", where=f"{where}[{number}].role")
 
 
-def _content(content: str | list[Any] | None, place: _Place, where: str) -> tuple[str, int, int]:
+def _content(content: str | list[Any] | None, place: Place, where: str) -> tuple[str, int, int]:
     """Return the text of a message's content; with it, how many tool and other parts it had."""
     if content is None or isinstance(content, str):
         return content or "", 0, 0

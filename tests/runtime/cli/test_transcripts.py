@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interturn.runtime.cli.transcripts import LeftOut, Transcript, TranscriptError, read
+from interturn.runtime.cli.records import TranscriptError
+from interturn.runtime.cli.transcripts import LeftOut, Transcript, read
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
