@@ -8,6 +8,7 @@ speakers is who the persona describes, so they are the visitor.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import itertools
 import json
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from interturn.actors import Message
 
+FOLDERS = ("locomo", "longmemeval", "sgd", "xpersona", "gold_es", "chatterbot_corpus")
 POOLED = 25  # customers whose sessions are one customer's
 CATEGORIES = (1, 2, 3, 4)  # of LoCoMo; the fifth asks for what was never said
 PERSONAS = {"en": "En", "fr": "Fr", "it": "It", "zh": "Zh", "ja": "Jp", "ko": "Ko", "id": "Id"}
@@ -28,6 +30,16 @@ Source = tuple[str, int]
 """A session, and the sequence number of the visitor's message in it."""
 Row = tuple[bool, str, str]
 """Whether the visitor said it, what was said, and its id."""
+
+
+def folder(description: str) -> Path:
+    """Return the folder that the command line names; end with a clear error if it isn't whole."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("data", type=Path, help=f"a folder that holds {', '.join(FOLDERS)}")
+    data: Path = parser.parse_args().data
+    if missing := [name for name in FOLDERS if not (data / name).is_dir()]:
+        parser.error(f"{data} has no {', '.join(missing)}")
+    return data
 
 
 class Turn(NamedTuple):

@@ -1,7 +1,7 @@
 """What is remembered of real conversations, offline: one table.
 
-Run with ``python benchmarks/recall.py [--data ../shared/data]``. Data that isn't there is
-an error: all of the table or none.
+Run with ``python benchmarks/recall.py DATA``, the folder with the data sets that `data`
+names: all of the table or none.
 
 Evidence recall: a new session asks a question about earlier ones; the memory block holds
 facts, best first, until its tokens (o200k_base) are used up. A turn that holds
@@ -17,7 +17,6 @@ and `costs`; what is read of each data set, in `data`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import re
@@ -29,7 +28,19 @@ from pathlib import Path
 
 import snowballstemmer  # type: ignore[import-untyped]
 from costs import assembling_us, query_us
-from data import AT, PERSONAS, Customer, Source, Turn, locomo, longmemeval, pooled, sgd, small_talk
+from data import (
+    AT,
+    PERSONAS,
+    Customer,
+    Source,
+    Turn,
+    folder,
+    locomo,
+    longmemeval,
+    pooled,
+    sgd,
+    small_talk,
+)
 from labelled import Tally, gold, personas, slots
 from survival import FOLDS, of_gold, of_locomo
 from updates import counted, updates
@@ -248,9 +259,7 @@ async def costs(chats: Sequence[Customer]) -> None:
 
 async def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    data: Path = parser.parse_args().data
+    data = folder(__doc__.splitlines()[0])
     counter = await load_counter("o200k_base")
     chats, questions = list(locomo(data)), list(longmemeval(data))
     sets = {"LoCoMo": chats, "LongMemEval": questions}

@@ -1,20 +1,18 @@
 """Evidence recall by words alone, and by words and meaning: needs the ``semantic`` extra.
 
-Run with ``python benchmarks/semantic.py [--data ../shared/data]``: some five minutes on one
-core, nearly all of it for embedding 3,700 facts. What is asked of what, and how recall
+Run with ``python benchmarks/semantic.py DATA``: some five minutes on one core, nearly all
+of it for embedding 3,700 facts. What is asked of what, and how recall
 is counted, stands at the head of `recall`; ranked is as a runtime does, facts read
 beforehand.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-from data import locomo, longmemeval, pooled
+from data import folder, locomo, longmemeval, pooled
 from recall import BUDGETS, Ranking, facts_of, heading, lexical, recall, row
 
 from interturn.actors import Fact
@@ -56,9 +54,7 @@ def semantic(facts: tuple[Fact, ...]) -> Ranking:
 
 async def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    data: Path = parser.parse_args().data
+    data = folder(__doc__.splitlines()[0])
     counter = await load_counter("o200k_base")
     chats, questions = list(locomo(data)), list(longmemeval(data))
     sets = {
