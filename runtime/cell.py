@@ -47,7 +47,7 @@ from interturn.actors.commands import (
 from interturn.actors.errors import InterturnError, TurnClosed
 from interturn.actors.session import SessionActor
 from interturn.runtime.errors import ActorFailed, Quarantined, StoreFailed
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import House, Letter, Look
 
 
@@ -122,7 +122,7 @@ class Cell:
         self.folds_failed = 0
         self.retry_at = 0.0
         self._carried: int | None = None
-        self._carried_for: Claim | None = None
+        self._carried_for: str | None = None
         self._carried_kept = False
         self._flying: Letter | None = None
         self._refusal: Callable[[], InterturnError] | None = None
@@ -161,7 +161,7 @@ class Cell:
         """Whether its session is this customer's, as far as is known here."""
         if self.keeping is not None:
             return self.keeping.customer is customer
-        return self._carried_for is not None and self._carried_for.hash == customer.hash
+        return self._carried_for is not None and self._carried_for == customer.customer_id
 
     def may_leave(self, now: float) -> bool:
         """Whether nothing is lost when the cell leaves memory."""
@@ -183,7 +183,7 @@ class Cell:
 
     # Messages.
 
-    def ask(self, command: Command | Look, claim: Claim | None = None) -> Letter:
+    def ask(self, command: Command | Look, claim: str | None = None) -> Letter:
         """Take a message in; its promise is kept, or failed, in any case.
 
         Raises:
@@ -230,7 +230,7 @@ class Cell:
             and self._carried_kept
         )
 
-    def claimed(self) -> Claim | None:
+    def claimed(self) -> str | None:
         """Whose a new session is: the one's who holds the turn, else of who waits and names one."""
         if self._carried is not None:
             return self._carried_for
@@ -451,7 +451,7 @@ class Cell:
         if self.phase is not Phase.READY:
             return  # it is being read again already
         self._carried = self.held if keep_hold else None
-        self._carried_for = self.keeping.claim() if self.keeping is not None else None
+        self._carried_for = self.keeping.customer.customer_id if self.keeping is not None else None
         self._carried_kept = self.actor is not None and self.actor.kept
         self.actor = self.keeping = None
         if self._carried is None and not self.waiting:

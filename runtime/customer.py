@@ -11,7 +11,7 @@ from interturn.actors.customer import Told
 from interturn.actors.facts import Fact, FactChange, Scored
 from interturn.runtime.customers import CustomerCell
 from interturn.runtime.errors import InvalidText, public_errors
-from interturn.runtime.keeping import Claim, CustomerKeeping
+from interturn.runtime.keeping import CustomerKeeping
 from interturn.runtime.moves import Erasure
 from interturn.runtime.texts import check_id, check_text
 
@@ -129,11 +129,10 @@ class Customer:
         """
         check_id("other_id", other_id)
         supervisor = self._supervisor()
-        hasher, moves = supervisor.vault.hasher, supervisor.moves
-        other = Claim(hasher.customer(other_id), other_id)
+        moves = supervisor.moves
         into = await self._keeping()
         task = asyncio.current_task()
-        await moves.carried_out(lambda: moves.merge(into, other, task))
+        await moves.carried_out(lambda: moves.merge(into, other_id, task))
 
     async def forget(self) -> Erasure:
         """Destroy the customer's key and everything sealed with it, in memory and on disk.
@@ -163,4 +162,4 @@ class Customer:
         assert self.customer_id is not None
         vault = self._supervisor().vault
         with public_errors():
-            return await vault.customer(vault.hasher.customer(self.customer_id), self.customer_id)
+            return await vault.named(self.customer_id)

@@ -18,7 +18,7 @@ import msgspec
 
 from interturn.actors.commands import Durable, Released, SummaryLaid, Turn
 from interturn.actors.errors import CustomerMismatch
-from interturn.actors.message import Discreet, Message
+from interturn.actors.message import Message
 from interturn.actors.ports import TokenCounter
 from interturn.storage import (
     CustomerRow,
@@ -34,13 +34,6 @@ from interturn.storage.rows import ROLE_AGENT, ROLE_VISITOR
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-
-
-class Claim(Discreet, frozen=True):
-    """Whom a caller says that a session belongs to."""
-
-    hash: bytes
-    customer_id: str
 
 
 class CustomerKeeping:
@@ -146,21 +139,14 @@ class SessionKeeping:
         self.new = None
         self.lasting = True
 
-    def check(self, claim: Claim | None) -> None:
-        """Let the caller in if they name the owner, or nobody.
+    def check(self, claim: str | None) -> None:
+        """Let the caller in if ``claim``, a customer's id, names the owner, or nobody.
 
         Raises:
             CustomerMismatch: they name somebody else.
         """
-        if claim is not None and claim.hash != self.customer.hash:
+        if claim is not None and claim != self.customer.customer_id:
             raise CustomerMismatch
-
-    def claim(self) -> Claim | None:
-        """Return the owner as a caller would name them, None for an anonymous visitor."""
-        customer = self.customer
-        if customer.customer_id is None:
-            return None
-        return Claim(customer.hash, customer.customer_id)
 
     def seal_turn(
         self, turn: Turn, count: Callable[[str], int], counter: str

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interturn.actors.commands import Command, Durable
-from interturn.runtime.keeping import Claim
 from interturn.runtime.promise import Promise
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Letter:
 
     Attributes:
         command: what the actor is to decide, or to be asked.
-        claim: the customer whom the caller names, if any.
+        claim: the id of the customer whom the caller names, if any.
         promise: of the answer.
         queue: where it waits; None when it is under way or answered.
         counted: whether it was admitted, and so has to be accounted for.
@@ -39,7 +38,7 @@ class Letter:
     __slots__ = ("abandoned", "claim", "command", "counted", "promise", "queue", "withdrawn")
 
     def __init__(
-        self, command: Command | Look, claim: Claim | None = None, *, counted: bool = False
+        self, command: Command | Look, claim: str | None = None, *, counted: bool = False
     ) -> None:
         self.command = command
         self.claim = claim

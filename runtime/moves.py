@@ -24,7 +24,7 @@ from interturn.actors.message import Discreet
 from interturn.runtime.cell import Cell
 from interturn.runtime.customers import CustomerCell
 from interturn.runtime.errors import ActorFailed, Reentered, public_errors
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.promise import Promise
 from interturn.storage import Adoption
 from interturn.storage.errors import StorageError, StoreFailed
@@ -82,7 +82,7 @@ class Moves:
         return await promise.wait()
 
     @asynccontextmanager
-    async def _held(self, session_id: str, claim: Claim | None = None) -> AsyncIterator[Cell]:
+    async def _held(self, session_id: str, claim: str | None = None) -> AsyncIterator[Cell]:
         """Hold a session as a turn does, in the same line."""
         supervisor = self._supervisor
         cell = supervisor.reach(session_id, claim)
@@ -94,7 +94,7 @@ class Moves:
         finally:
             cell.tell(Release(ticket))
 
-    async def identify(self, session_id: str, claim: Claim) -> None:
+    async def identify(self, session_id: str, customer_id: str) -> None:
         """Make the anonymous visitor of a session this customer's.
 
         Raises:
@@ -103,20 +103,20 @@ class Moves:
         async with AsyncExitStack() as stack:
             session = _keeping(await stack.enter_async_context(self._held(session_id)))
             anonymous = session.customer
-            if anonymous.hash == claim.hash:
+            if anonymous.customer_id == customer_id:
                 return
             if anonymous.customer_id is not None:
                 raise CustomerMismatch
-            target = await self._vault.customer(claim.hash, claim.customer_id)
+            target = await self._vault.named(customer_id)
             await self._becomes(target, anonymous, {session_id: session}, stack, None)
 
-    async def merge(self, target: CustomerKeeping, other: Claim, task: object) -> None:
+    async def merge(self, target: CustomerKeeping, other_id: str, task: object) -> None:
         """Make all that is the other customer's the target's.
 
         Raises:
             Reentered: ``task`` asks, and holds a turn that this would wait for.
         """
-        leaving = await self._vault.customer(other.hash, other.customer_id)
+        leaving = await self._vault.named(other_id)
         async with AsyncExitStack() as stack:
             await self._becomes(target, leaving, {}, stack, task)
 
@@ -210,7 +210,7 @@ class Moves:
         found = await self._vault.store.load_session(sessions[0].hash, recent=0)
         return found is not None
 
-    async def undo(self, session_id: str, claim: Claim | None) -> bool:
+    async def undo(self, session_id: str, claim: str | None) -> bool:
         """Take back the newest turn of a session, and what it alone taught."""
         async with self._held(session_id, claim) as cell:
             session, actor = _keeping(cell), cell.actor
@@ -238,7 +238,7 @@ class Moves:
                 cell.forget_state()
             return undone
 
-    async def delete(self, session_id: str, claim: Claim | None) -> int:
+    async def delete(self, session_id: str, claim: str | None) -> int:
         """Destroy a session: its key, its rows, its summary. Facts are the customer's and stay."""
         async with self._held(session_id, claim) as cell:
             session = _keeping(cell)

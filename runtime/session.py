@@ -24,7 +24,7 @@ from interturn.actors.session import Layers, SessionActor
 from interturn.runtime.cell import Cell
 from interturn.runtime.customer import Customer
 from interturn.runtime.errors import Reentered, StoreFailed, Tampered, public_errors
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import Look
 from interturn.runtime.pruning import check_page
 from interturn.runtime.supervisor import Supervisor
@@ -59,7 +59,7 @@ class Recorded(Discreet, frozen=True):
 class Session:
     """One conversation, by its id. A handle costs nothing: no I/O, no state."""
 
-    __slots__ = ("_claimed", "_customer_id", "_delivery_hash", "_supervisor", "session_id")
+    __slots__ = ("_customer_id", "_supervisor", "session_id")
 
     def __init__(
         self, supervisor: Callable[..., Supervisor], session_id: str, customer_id: str | None
@@ -70,7 +70,6 @@ class Session:
         self.session_id = session_id
         self._customer_id = customer_id
         self._supervisor = supervisor
-        self._claimed: Claim | None = None
 
     def __repr__(self) -> str:
         return f"Session(customer={'named' if self._customer_id else 'unnamed'})"
@@ -168,9 +167,9 @@ class Session:
         check_text("agent", agent, bound)
         at = check_time(at) or supervisor.utc()
         delivery = self._delivery(delivery_id)
-        cell = supervisor.reach(self.session_id, self._claim())
+        cell = supervisor.reach(self.session_id, self._customer_id)
         self._refuse_reentry(supervisor)
-        letter = cell.ask(Record(visitor, agent, at, delivery), self._claim())
+        letter = cell.ask(Record(visitor, agent, at, delivery), self._customer_id)
         answer = await supervisor.answer(cell, letter, supervisor.settings.turn_s)
         return await self._recorded(answer, visitor)
 
@@ -202,10 +201,9 @@ class Session:
         """
         check_id("customer_id", customer_id)
         supervisor = self._supervisor()
-        claim = Claim(supervisor.vault.hasher.customer(customer_id), customer_id)
         moves = supervisor.moves
         self._refuse_reentry(supervisor)
-        await moves.carried_out(lambda: moves.identify(self.session_id, claim))
+        await moves.carried_out(lambda: moves.identify(self.session_id, customer_id))
 
     async def undo(self) -> bool:
         """Take back the newest turn, while it is in the window, and what it alone taught.
@@ -214,7 +212,7 @@ class Session:
             Whether there was one to take back.
         """
         supervisor = self._supervisor()
-        moves, claim = supervisor.moves, self._claim()
+        moves, claim = supervisor.moves, self._customer_id
         self._refuse_reentry(supervisor)
         return await moves.carried_out(lambda: moves.undo(self.session_id, claim))
 
@@ -227,12 +225,12 @@ class Session:
             How many messages went.
         """
         supervisor = self._supervisor()
-        moves, claim = supervisor.moves, self._claim()
+        moves, claim = supervisor.moves, self._customer_id
         self._refuse_reentry(supervisor)
         return await moves.carried_out(lambda: moves.delete(self.session_id, claim))
 
     def _refuse_reentry(self, supervisor: Supervisor) -> None:
-        if supervisor.reach(self.session_id, self._claim()).held_by(asyncio.current_task()):
+        if supervisor.reach(self.session_id, self._customer_id).held_by(asyncio.current_task()):
             raise Reentered
 
     async def owner(self) -> CustomerKeeping:
@@ -240,12 +238,6 @@ class Session:
         return (await self._look(_keeping)).customer
 
     # What turns use too.
-
-    def _claim(self) -> Claim | None:
-        if self._claimed is None and self._customer_id is not None:
-            hasher = self._supervisor().vault.hasher
-            self._claimed = Claim(hasher.customer(self._customer_id), self._customer_id)
-        return self._claimed
 
     def _delivery(self, delivery_id: str | None) -> bytes | None:
         if delivery_id is None:
@@ -272,8 +264,8 @@ class Session:
 
     async def _look(self, question: Callable[[Cell], T]) -> T:
         supervisor = self._supervisor()
-        cell = supervisor.reach(self.session_id, self._claim())
-        answer: T = await supervisor.answer(cell, cell.ask(Look(question), self._claim()))
+        cell = supervisor.reach(self.session_id, self._customer_id)
+        answer: T = await supervisor.answer(cell, cell.ask(Look(question), self._customer_id))
         return answer
 
     async def _assembled(
@@ -406,7 +398,7 @@ class Turn:
         session._check_texts(text, self._instructions, self._knowledge)  # noqa: SLF001
         self._delivery = session._delivery(self._delivery_id)  # noqa: SLF001
         supervisor = session._supervisor()  # noqa: SLF001
-        claim = session._claim()  # noqa: SLF001
+        claim = session._customer_id  # noqa: SLF001
         cell = supervisor.reach(session.session_id, claim)
         task = asyncio.current_task()
         if cell.held_by(task):

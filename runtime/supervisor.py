@@ -48,7 +48,7 @@ from interturn.runtime.errors import (
 from interturn.runtime.events import log
 from interturn.runtime.folds import Folding, Folds
 from interturn.runtime.jobs import Jobs
-from interturn.runtime.keeping import Claim, CustomerKeeping
+from interturn.runtime.keeping import CustomerKeeping
 from interturn.runtime.lessons import Lessons
 from interturn.runtime.letter import Letter, Look
 from interturn.runtime.moves import Moves
@@ -154,7 +154,7 @@ class Supervisor:
         cell.used = self._clock.monotonic()
         return cell
 
-    def reach(self, session_id: str, claim: Claim | None) -> Cell:
+    def reach(self, session_id: str, claim: str | None) -> Cell:
         """Return the session's cell for a caller who names this customer.
 
         A session that isn't in the store yet belongs to nobody: if it came into
@@ -166,7 +166,7 @@ class Supervisor:
             claim is not None
             and keeping is not None
             and keeping.new is not None
-            and keeping.customer.hash != claim.hash
+            and keeping.customer.customer_id != claim
             and cell.idle
         ):
             cell.leave()

@@ -15,7 +15,7 @@ import anyio.to_thread
 from interturn.actors.message import Message
 from interturn.actors.ports import TokenCounter
 from interturn.runtime.events import log
-from interturn.runtime.keeping import Claim, CustomerKeeping, SessionKeeping
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.promise import Promise
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.storage import (
@@ -67,7 +67,7 @@ class Vault:
         self._finding: dict[bytes, Promise[CustomerKeeping | None]] = {}
 
     async def session(
-        self, session_id: str, claims: Callable[[], Claim | None], *, recent: int
+        self, session_id: str, claims: Callable[[], str | None], *, recent: int
     ) -> tuple[SessionKeeping, LoadedSession | None]:
         """Find a session, or make one that isn't in the store yet.
 
@@ -84,7 +84,7 @@ class Vault:
         if claim is None:
             customer = await self.customer(self.hasher.anonymous(session_id), None)
         else:
-            customer = await self.customer(claim.hash, claim.customer_id)
+            customer = await self.named(claim)
         key = sealing.new_key()
         sealer = Sealer(key)
         self._last_session += 1
@@ -120,6 +120,10 @@ class Vault:
         place = sealing.session_key_place(row.hash)
         key = customer.sealer.open(row.wrapped, place, table="sessions", where=where)
         return SessionKeeping(row, key, customer, new=False)
+
+    async def named(self, customer_id: str) -> CustomerKeeping:
+        """Find a customer by their id, or make one; see `customer`."""
+        return await self.customer(self.hasher.customer(customer_id), customer_id)
 
     async def customer(self, customer_hash: bytes, customer_id: str | None) -> CustomerKeeping:
         """Find a customer, or make one that isn't in the store yet; one object for each.

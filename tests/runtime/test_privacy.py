@@ -235,10 +235,10 @@ async def test_every_repr_is_discreet(opened, heard, clock):
                 request, request.draft, request.receipt, tight, tight.receipt, recorded,
                 recorded.reply, layers, layers.window, layers.window[0], runtime.statistics(),
                 inside, inside._writer, inside.vault, cell, cell.keeping, cell.keeping.customer,
-                cell.keeping.claim(), actor, actor.memory(), actor._window, actor._summary,
+                actor, actor.memory(), actor._window, actor._summary,
                 actor._summary.lines, actor._deliveries, runtime._settings, runtime._store,
                 runtime._keyring, runtime._host, inside.folds, inside.jobs, inside.lessons,
-                inside.arrivals, request.draft._memory, session._claimed,
+                inside.arrivals, request.draft._memory,
             ]  # fmt: skip
             for value in values:
                 for shown in (repr(value), str(value), f"{value}", f"{value!a}"):
