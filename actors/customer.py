@@ -23,7 +23,7 @@ from interturn.actors.book import FactBook
 from interturn.actors.facts import Fact, FactChange, Scored
 from interturn.actors.message import Discreet, Message
 from interturn.actors.ports import TokenCounter
-from interturn.actors.profile import render
+from interturn.actors.profile import render, same
 from interturn.actors.retrieval import FactIndex
 
 _FORMAT: Final = 1
@@ -154,7 +154,7 @@ class CustomerActor:
         self.recent: deque[Message] = deque(maxlen=_RECENT_MESSAGES)
         self.state = state
         self.view = View("", (), {}, FactIndex.of(()))
-        self._publish()
+        self._publish(EMPTY)
 
     def __repr__(self) -> str:
         return f"CustomerActor(facts={len(self.view.facts)}, turns={self.state.turns})"
@@ -194,9 +194,9 @@ class CustomerActor:
         if isinstance(event, Learnt):
             self.recent.extend(event.messages)
         changed = (state.book, state.standing) != (self.state.book, self.state.standing)
-        self.state = state
+        before, self.state = self.state, state
         if changed:
-            self._publish()
+            self._publish(before)
         return changed
 
     def snapshot(self, state: CustomerState | None = None) -> bytes:
@@ -207,7 +207,7 @@ class CustomerActor:
     def _bound(self) -> int:
         return self._limits.facts_per_customer
 
-    def _publish(self) -> None:
+    def _publish(self, before: CustomerState) -> None:
         """Make the view anew: the always-on slots are rendered into the profile by code."""
         facts = self.state.book.facts
         counted = {fact.text: self.view.tokens[fact.id] for fact in self.view.facts}
@@ -217,12 +217,11 @@ class CustomerActor:
             else self._counter.count(f"- {fact.text}\n")
             for fact in facts
         }
-        profile = render(
-            self.state.standing,
-            facts,
-            cap_tokens=self._limits.profile_tokens,
-            counter=self._counter,
-        )
+        profile, standing = self.view.profile, self.state.standing
+        if standing != before.standing or not same(standing, facts, before.book.facts):
+            profile = render(
+                standing, facts, cap_tokens=self._limits.profile_tokens, counter=self._counter
+            )
         self.view = View(profile, facts, tokens, self.view.index.updated(facts))
 
 

@@ -74,14 +74,22 @@ def render(text: str, facts: Sequence[Fact], *, cap_tokens: int, counter: TokenC
         counter: counts the tokens.
     """
     lines = [_line(fact.text) for fact in always_on(facts)]
-    written = [line for line in text.splitlines() if line.strip()]
-    # A line that states what a fact no longer says would contradict it.
-    former = [fact.was for fact in facts if fact.was]
-    written = [line for line in written if not any(_says(line, was) for was in former)]
+    written = _written(text, facts)
     profile = _within([*lines, *map(_line, written)], cap_tokens, counter) if written else ""
     if profile:
         return profile
     return _within([*lines, *(_line(fact.text) for fact in _ranked(facts))], cap_tokens, counter)
+
+
+def same(text: str, facts: Sequence[Fact], before: Sequence[Fact]) -> bool:
+    """Return whether ``text`` renders to the same profile with these facts as with those before.
+
+    With a profiler's text, which says what most facts do, most changes of facts leave it.
+    """
+    written = _written(text, facts)
+    if all(map(is_private, written)):
+        return False  # the facts themselves stand there
+    return always_on(facts) == always_on(before) and written == _written(text, before)
 
 
 class OfflineProfiler:
@@ -99,6 +107,13 @@ class OfflineProfiler:
         """
         del profile, recent
         return render("", facts, cap_tokens=cap_tokens, counter=self._counter)
+
+
+def _written(text: str, facts: Iterable[Fact]) -> list[str]:
+    """Return the lines of ``text``, but those that state what a fact no longer says."""
+    former = [fact.was for fact in facts if fact.was]
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [line for line in lines if not any(_says(line, was) for was in former)]
 
 
 def _family(fact: Fact) -> str:

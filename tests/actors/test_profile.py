@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interturn.actors.book import FactBook
 from interturn.actors.facts import FactChange
-from interturn.actors.profile import OfflineProfiler, always_on, render
+from interturn.actors.profile import OfflineProfiler, always_on, render, same
 
 START = datetime(2025, 3, 3, tzinfo=UTC)
 
@@ -95,6 +95,33 @@ def test_the_cap_always_holds_and_no_profile_is_empty_while_facts_exist(pairs, c
     assert len(profile) <= cap
     assert profile
     assert profile == render(text, known, cap_tokens=cap, counter=Letters())
+
+
+PAIRS = st.lists(
+    st.tuples(
+        st.sampled_from(["name", "allergy:nuts", "home", "order:7", "note:1", "note:2"]),
+        st.sampled_from(["soy Ana", "nueces no", "vivo en León", "me mudé a Vigo", "PIN: 4821"]),
+    ),
+    max_size=5,
+)
+
+
+@given(PAIRS, PAIRS, st.sampled_from(["", "Amable", "Vivo en León\nMuy puntual", "PIN: 4821"]))
+def test_what_is_said_to_be_the_same_profile_is(earlier, later, text):
+    """A profile that isn't rendered again is byte for byte what rendering would give."""
+    before, after = facts(*earlier), facts(*earlier, *later)
+    if same(text, after, before):
+        profile = render(text, before, cap_tokens=200, counter=Letters())
+        assert render(text, after, cap_tokens=200, counter=Letters()) == profile
+
+
+def test_most_changes_leave_a_written_profile():
+    """A note more changes no profile; a new allergy, or a replaced home, does."""
+    text = "Amable\nVivo en León"
+    assert same(text, KNOWN, KNOWN[1:])
+    assert not same(text, KNOWN, KNOWN[:2])
+    moved = facts(("home", "vivo en León"), ("home", "me mudé a Vigo"))
+    assert not same(text, moved, moved[:0])
 
 
 def test_with_no_facts_and_no_text_there_is_no_profile():
