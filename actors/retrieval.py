@@ -58,6 +58,13 @@ class _Sought(NamedTuple):
     topics: tuple[str, ...]
 
 
+class _Found(NamedTuple):
+    """The facts that have a word: how much it counts in each, and how rare it is."""
+
+    entries: dict[int, float]
+    rarity: float
+
+
 class LexicalRetriever:
     """The default retriever: lexical, deterministic, without a model or a network.
 
@@ -113,14 +120,18 @@ class FactIndex:
         facts: what it was made of, in the order given.
     """
 
-    __slots__ = ("_asked", "_tables", "facts")
+    __slots__ = ("_asked", "_found", "_tables", "facts")
 
-    def __init__(self, facts: tuple[Fact, ...], tables: Tables, asked: dict[str, _Sought]) -> None:
+    def __init__(
+        self, facts: tuple[Fact, ...], tables: Tables, asked: dict[tuple[str, str], _Sought]
+    ) -> None:
         self.facts: Final = facts
         self._tables: Final = tables
-        # Words of queries, so that a name asked about again isn't stemmed again. They
-        # are kept here, and nowhere else, because here they go when the facts go.
+        # Words of queries, so that a name asked about again isn't stemmed again, and what
+        # they found here. They are kept here, and nowhere else, because here they go when
+        # the facts go.
         self._asked: Final = asked
+        self._found: Final[dict[_Sought, _Found]] = {}
 
     def __repr__(self) -> str:
         return f"FactIndex(facts={len(self.facts)}, keys={len(self._tables.postings)})"
@@ -159,23 +170,19 @@ class FactIndex:
 
     def _scores(self, query: str) -> dict[int, float]:
         """Return the rows above the floor with their scores, in no order."""
-        postings = self._tables.postings
         scores: dict[int, float] = {}
         asked = 0.0
         subjects: dict[str, None] = {}
         for word in self._sought(query):
-            found = [key for key in word.keys if key in postings]
-            share = 1.0
-            if not found and not word.topics:
-                found = self._tables.spelling.like(word.keys, postings)
-                share = _ALIKE
-            asked += self._add(found, share, scores) or self._rarity(0) * (
-                _TOPIC if word.topics else 1.0
-            )
-            subjects.update(dict.fromkeys(word.topics))
+            found = self._found.get(word) or self._find(word)
+            asked += found.rarity
+            _add(found.entries, scores)
+            if word.topics:
+                subjects.update(dict.fromkeys(word.topics))
         for topic in subjects:
-            if topic in postings:
-                self._add((topic,), _TOPIC, scores)
+            if topic in self._tables.postings:
+                entries = self._tables.postings[topic]
+                _add(_times(entries, self._rarity(len(entries)) * _TOPIC), scores)
         best = max(scores.values(), default=0.0)
         if best < asked * _FLOOR or not scores:
             return {}
@@ -183,30 +190,31 @@ class FactIndex:
         scores = {row: score / asked for row, score in scores.items() if score >= least}
         return self._with_company(scores)
 
-    def _add(self, found: Sequence[str], share: float, scores: dict[int, float]) -> float:
-        """Add a word to the scores; return how rare it is, or 0 if no fact has it.
+    def _find(self, word: _Sought) -> _Found:
+        """Return the facts that have a word; several keys count by the best of them.
 
-        Several keys may stand for it; a fact counts by the best of them.
+        A word that no fact has counts as what is asked all the same.
         """
-        if not found:
-            return 0.0
         postings = self._tables.postings
-        entries = postings[found[0]]
-        if len(found) > 1:
-            entries = dict(entries)
-            for key in found[1:]:
-                for row, weight in postings[key].items():
-                    if weight > entries.get(row, 0.0):
-                        entries[row] = weight
-        rare = self._rarity(len(entries))
-        factor = rare * share
-        if not scores:
-            scores.update({row: factor * weight for row, weight in entries.items()})
-            return rare
-        score_of = scores.get
-        for row, weight in entries.items():
-            scores[row] = score_of(row, 0.0) + factor * weight
-        return rare
+        keys = [key for key in word.keys if key in postings]
+        share = 1.0
+        if not keys and not word.topics:
+            keys = self._tables.spelling.like(word.keys, postings)
+            share = _ALIKE
+        entries: dict[int, float] = {}
+        for key in keys:
+            for row, weight in postings[key].items():
+                if weight > entries.get(row, 0.0):
+                    entries[row] = weight
+        rarity = self._rarity(len(entries))
+        if entries:
+            found = _Found(_times(entries, rarity * share), rarity)
+        else:
+            found = _Found({}, rarity * (_TOPIC if word.topics else 1.0))
+        if len(self._found) >= _MOST_ASKED:
+            self._found.clear()
+        self._found[word] = found
+        return found
 
     def _rarity(self, having: int) -> float:
         everyone = len(self.facts) + _IMAGINED
@@ -240,7 +248,7 @@ class FactIndex:
         for word, mark in words(query, language, _MOST_QUERY_WORDS):
             if mark & SILENT and _LATIN.search(word):
                 continue
-            name = f"{language.code} {word}"
+            name = language.code, word
             sought = asked.get(name)
             if sought is None:
                 sought = _Sought(keys(word, every), topics(fold(word), spoken))
@@ -249,6 +257,20 @@ class FactIndex:
                 asked[name] = sought
             found.setdefault(sought.keys, sought)
         return list(found.values())
+
+
+def _times(entries: dict[int, float], factor: float) -> dict[int, float]:
+    return {row: factor * weight for row, weight in entries.items()}
+
+
+def _add(entries: dict[int, float], scores: dict[int, float]) -> None:
+    """Add what a word counts in each fact to the scores."""
+    if not scores:
+        scores.update(entries)
+        return
+    score_of = scores.get
+    for row, weight in entries.items():
+        scores[row] = score_of(row, 0.0) + weight
 
 
 def _foremost(scores: dict[int, float], limit: int) -> list[int]:

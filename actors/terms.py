@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import operator
 import re
 import tomllib
 import unicodedata
@@ -50,22 +51,29 @@ _JOINTS: Final = re.compile(r"[-'’·@.,:/_]+")  # noqa: RUF001
 _ARABIC: Final = str.maketrans("أإآىة", "ااايه", "\u0640" + "".join(map(chr, range(0x64B, 0x653))))
 
 
-def words(text: str, language: Language, most: int) -> Iterator[tuple[str, int]]:
-    """Yield the first ``most`` words of ``text`` with their marks, as ``language`` reads them.
+def words(text: str, language: Language, most: int) -> Iterable[tuple[str, int]]:
+    """Return the first ``most`` words of ``text`` with their marks, as ``language`` reads them.
 
-    Of unspaced writing it yields the characters and the pairs of them.
+    Of unspaced writing, the characters and the pairs of them.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     shelf = library().by_code
     readers = (language,) if language.code else tuple(shelf[code] for code in UNTOLD)
+    found = WORD.findall(text[: most * _LONGEST_WORD])
     # What folds to nothing, an accent on no letter, is no word to those who mark it.
-    pieces = [piece for piece in WORD.findall(text[: most * _LONGEST_WORD]) if fold(piece)][:most]
-    marks = [0] * len(pieces)
-    for reader in readers:
-        for place, mark in enumerate(reader.hear(" ".join(pieces))[1][: len(pieces)]):
-            marks[place] |= mark
-    for piece, mark in zip(pieces, marks, strict=True):
+    pieces = [piece for piece in found if piece.isascii() or fold(piece)][:most]
+    spoken = " ".join(pieces)
+    marks, *others = (reader.hear(spoken)[1][: len(pieces)] for reader in readers)
+    for other in others:
+        marks = tuple(map(operator.or_, marks, other))
+    marked = zip(pieces, marks, strict=True)
+    return _parted(marked) if _UNSPACED.search(spoken) else marked
+
+
+def _parted(marked: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield words, and in the stead of unspaced writing its characters and their pairs."""
+    for piece, mark in marked:
         if piece.isascii() or not _UNSPACED.search(piece):
             yield piece, mark
             continue

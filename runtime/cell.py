@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeVar
 
 from interturn.actors.commands import (
     Answer,
@@ -49,6 +49,8 @@ from interturn.actors.session import SessionActor
 from interturn.runtime.errors import ActorFailed, Quarantined, StoreFailed
 from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import House, Letter, Look
+
+T = TypeVar("T")
 
 
 class Phase(Enum):
@@ -144,6 +146,11 @@ class Cell:
         self.phase = to
 
     @property
+    def ready(self) -> bool:
+        """Whether its actor is in memory, and whoever looks needn't wait."""
+        return self.phase is Phase.READY and self._refusal is None
+
+    @property
     def waiting(self) -> int:
         """How many messages wait in both queues."""
         return len(self.mailbox or ()) + len(self.line or ())
@@ -203,6 +210,29 @@ class Cell:
                 self.move(Phase.ACTIVATING)
                 self._house.activate(self)
         return letter
+
+    def look(self, question: Callable[[Cell], T], claim: str | None = None) -> T:
+        """Ask an actor that is `ready` a question: like `ask`, with nothing to wait for.
+
+        Raises:
+            Overloaded, MailboxFull, RuntimeClosed: it was not let in.
+            CustomerMismatch, ActorFailed: the answer.
+        """
+        self._house.admit(self, question)
+        failed = True
+        try:
+            if self.keeping is not None:
+                self.keeping.check(claim)
+            answer = question(self)
+            failed = False
+        except InterturnError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an actor raises stays with it
+            self._failed(error)
+            raise ActorFailed(self.key, type(error).__name__) from None
+        finally:
+            self._house.answered(failed=failed, late=False)
+        return answer
 
     def tell(self, command: Release | FoldDone) -> Letter:
         """Let the actor know. It overtakes whatever waits, since others wait for it."""
@@ -380,7 +410,7 @@ class Cell:
         self, letter: Letter, reply: object = None, *, error: BaseException | None = None
     ) -> None:
         if letter.counted:
-            self._house.answered(letter, failed=error is not None)
+            self._house.answered(failed=error is not None, late=letter.abandoned)
         if error is None:
             letter.promise.keep(reply)
         else:
@@ -431,8 +461,11 @@ class Cell:
 
     def _fail(self, letter: Letter, error: Exception) -> None:
         """An actor raised what it doesn't declare: its state can't be trusted."""
-        rest_s = self._house.failing(self, error)
         self._answer(letter, error=ActorFailed(self.key, type(error).__name__))
+        self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        rest_s = self._house.failing(self, error)
         if self.in_flight:
             return  # a look failed, which changes nothing; what is being written is settled first
         if rest_s is None:

@@ -52,11 +52,11 @@ class Letter:
 class House(Protocol):
     """What a cell needs of the runtime that it lives in. All of it returns at once."""
 
-    def admit(self, cell: Cell, command: Command | Look) -> None:
+    def admit(self, cell: Cell, command: object) -> None:
         """Count a message in, or raise `MailboxFull`, `Overloaded`, `RuntimeClosed`."""
 
-    def answered(self, letter: Letter, *, failed: bool) -> None:
-        """Count a message out."""
+    def answered(self, *, failed: bool, late: bool) -> None:
+        """Count a message out; ``late`` says that whoever sent it has left."""
 
     def queued(self, change: int) -> None:
         """Count messages into queues, or out of them."""

@@ -265,6 +265,8 @@ class Session:
     async def _look(self, question: Callable[[Cell], T]) -> T:
         supervisor = self._supervisor()
         cell = supervisor.reach(self.session_id, self._customer_id)
+        if cell.ready:
+            return cell.look(question, self._customer_id)
         answer: T = await supervisor.answer(cell, cell.ask(Look(question), self._customer_id))
         return answer
 

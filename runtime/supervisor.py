@@ -21,7 +21,6 @@ import anyio.lowlevel
 
 from interturn.actors.commands import (
     Answer,
-    Command,
     Durable,
     FoldDone,
     Pruned,
@@ -50,7 +49,7 @@ from interturn.runtime.folds import Folding, Folds
 from interturn.runtime.jobs import Jobs
 from interturn.runtime.keeping import CustomerKeeping
 from interturn.runtime.lessons import Lessons
-from interturn.runtime.letter import Letter, Look
+from interturn.runtime.letter import Letter
 from interturn.runtime.moves import Moves
 from interturn.runtime.retrieving import Retrieving
 from interturn.runtime.settings import Settings
@@ -233,7 +232,7 @@ class Supervisor:
 
     # The house, as cells see it.
 
-    def admit(self, cell: Cell, command: Command | Look) -> None:
+    def admit(self, cell: Cell, command: object) -> None:
         """Count a message in, or say which bound keeps it out.
 
         The answer to a held turn is always let in: it frees what others wait for.
@@ -255,13 +254,13 @@ class Supervisor:
             raise Overloaded("queued", self.settings.queued)
         self.counters.accepted += 1
 
-    def answered(self, letter: Letter, *, failed: bool) -> None:
-        """Count a message out."""
+    def answered(self, *, failed: bool, late: bool) -> None:
+        """Count a message out; ``late`` says that whoever sent it has left."""
         if failed:
             self.counters.failed += 1
         else:
             self.counters.replied += 1
-        self.counters.late_replies += letter.abandoned
+        self.counters.late_replies += late
 
     def queued(self, change: int) -> None:
         """Count messages into queues, or out of them."""

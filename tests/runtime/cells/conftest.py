@@ -67,7 +67,7 @@ class House:
             raise MailboxFull(cell.key, cell.waiting, self.mailbox)
         self.counts["accepted"] += 1
 
-    def answered(self, letter, *, failed) -> None:
+    def answered(self, *, failed, late) -> None:
         self.counts["failed" if failed else "replied"] += 1
 
     def queued(self, change) -> None:
