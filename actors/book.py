@@ -180,10 +180,11 @@ def fact_id(slot: str) -> str:
 
 def equal(one: str, other: str) -> bool:
     """Return whether two statements are the same but for case, accents, spaces and form."""
-    return one == other or _folded(one) == _folded(other)
+    return one == other or folded(one) == folded(other)
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """Return what two statements have in common that are `equal`."""
     return " ".join(fold(unicodedata.normalize("NFKC", text)).split()).rstrip(" .!,;")
 
 

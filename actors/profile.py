@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interturn.actors.book import STANDING, equal
+from interturn.actors.book import STANDING, folded
 from interturn.actors.facts import Fact
 from interturn.actors.message import Message
 from interturn.actors.ports import TokenCounter
@@ -112,8 +112,14 @@ class OfflineProfiler:
 def _written(text: str, facts: Iterable[Fact]) -> list[str]:
     """Return the lines of ``text``, but those that state what a fact no longer says."""
     former = [fact.was for fact in facts if fact.was]
-    lines = [line for line in text.splitlines() if line.strip()]
-    return [line for line in lines if not any(_says(line, was) for was in former)]
+    bare = {folded(was) for was in former}
+    lowered = [was.casefold() for was in former]
+
+    def stands(line: str) -> bool:
+        low = line.casefold()
+        return folded(line) not in bare and not any(was in low for was in lowered)
+
+    return [line for line in text.splitlines() if line.strip() and stands(line)]
 
 
 def _family(fact: Fact) -> str:
@@ -138,24 +144,20 @@ def _line(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _says(line: str, was: str) -> bool:
-    return equal(line, was) or was.casefold() in line.casefold()
-
-
 def _within(lines: Iterable[str], cap: int, counter: TokenCounter) -> str:
     """Return as many lines as fit, in order; a line that doesn't fit is passed over."""
     profile = ""
-    taken: list[str] = []
+    taken: set[str] = set()
     cut_line = ""
     refused = 0
     for line in lines:
-        if is_private(line) or any(equal(line, other) for other in taken):
+        if (bare := folded(line)) in taken or is_private(line):
             continue
         longer = f"{profile}\n{line}" if profile else line
         tokens = counter.count(longer)
         if tokens <= cap:
             profile = longer
-            taken.append(line)
+            taken.add(bare)
             continue
         if not profile and not cut_line:
             cut_line = cut_to(line, cap, counter.count, tokens=tokens)
