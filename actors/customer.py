@@ -12,7 +12,6 @@ is derived again from the rows.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -151,7 +150,7 @@ class CustomerActor:
     ) -> None:
         self._limits = limits
         self._counter = counter
-        self.recent: deque[Message] = deque(maxlen=_RECENT_MESSAGES)
+        self.recent: tuple[Message, ...] = ()
         self.state = state
         self.view = View("", (), {}, FactIndex.of(()))
         self._publish(EMPTY)
@@ -192,7 +191,7 @@ class CustomerActor:
             Whether facts or profile changed.
         """
         if isinstance(event, Learnt):
-            self.recent.extend(event.messages)
+            self.recent = (*self.recent, *event.messages)[-_RECENT_MESSAGES:]
         changed = (state.book, state.standing) != (self.state.book, self.state.standing)
         before, self.state = self.state, state
         if changed:

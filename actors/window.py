@@ -8,9 +8,7 @@ reason about what the agent still sees.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from interturn.actors.message import Message
 
@@ -38,7 +36,8 @@ class Window:
         self.cursor = cursor
         self.tokens = 0
         self.text_bytes = 0
-        self._messages: deque[Message] = deque()
+        # A list of its few messages is a third of a deque.
+        self._messages: list[Message] = []
         for message in messages:
             self._append(message)
 
@@ -61,12 +60,12 @@ class Window:
     @property
     def surplus(self) -> tuple[Message, ...]:
         """The messages older than the window, oldest first."""
-        return tuple(islice(self._messages, self.surplus_count))
+        return tuple(self._messages[: self.surplus_count])
 
     @property
     def newest(self) -> tuple[Message, ...]:
         """The window itself, oldest first."""
-        return tuple(islice(self._messages, self.surplus_count, None))
+        return tuple(self._messages[self.surplus_count :])
 
     def find(self, seq: int) -> Message | None:
         """Return the message with this sequence number while it is not folded."""
@@ -87,10 +86,10 @@ class Window:
         leaving = cursor - self.cursor
         if not 0 <= leaving <= self.surplus_count:
             raise OutOfOrder(f"cursor {self.cursor} can't move to {cursor}")
-        for _ in range(leaving):
-            message = self._messages.popleft()
+        for message in self._messages[:leaving]:
             self.tokens -= message.tokens
             self.text_bytes -= _size(message)
+        del self._messages[:leaving]
         self.cursor = cursor
 
     def _append(self, message: Message) -> None:

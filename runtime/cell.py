@@ -96,9 +96,7 @@ class Cell:
         "folds_failed",
         "held_since",
         "holder",
-        "in_flight",
         "keeping",
-        "key",
         "line",
         "mailbox",
         "phase",
@@ -107,20 +105,18 @@ class Cell:
         "used",
     )
 
-    def __init__(self, key: str, session_id: str, house: House) -> None:
-        self.key = key
+    def __init__(self, session_id: str, house: House) -> None:
         self.session_id = session_id
         self._house = house
         self.phase = Phase.ABSENT
         self.actor: SessionActor | None = None
         self.keeping: SessionKeeping | None = None
-        self.in_flight = False
         self.mailbox: deque[Letter] | None = None
         self.line: deque[Letter] | None = None
         self.held_since = 0.0
         self.holder: tuple[int, object] | None = None
         self.used = 0.0
-        self.failed_at: list[float] = []
+        self.failed_at: tuple[float, ...] = ()
         self.folds_failed = 0
         self.retry_at = 0.0
         self._carried: int | None = None
@@ -144,6 +140,16 @@ class Cell:
         if to not in EDGES[self.phase]:
             raise IllegalMove(f"{self.phase.name} to {to.name}")
         self.phase = to
+
+    @property
+    def key(self) -> str:
+        """What stands for the session in logs and errors: never its id."""
+        return f"session/{self._house.token(self.session_id)}"
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a decision is on its way to disk."""
+        return self._flying is not None
 
     @property
     def ready(self) -> bool:
@@ -368,7 +374,6 @@ class Cell:
                     self._apply(decision.event)
                 self._answer(letter, decision.reply)
             elif isinstance(decision, Persist):
-                self.in_flight = True
                 self._flying = letter
                 self._house.persist(self, letter, decision.what)
             else:
@@ -430,7 +435,7 @@ class Cell:
                 what was asked is gone then, too.
             event: what has happened, None with ``known``.
         """
-        self.in_flight = False
+        self._flying = None
         try:
             if event is not None:
                 self._apply(event)
@@ -452,7 +457,7 @@ class Cell:
         A turn that is held stays held, so that its reply can be tried again;
         only where the turn may be on disk after all, or was left, is it over.
         """
-        self.in_flight = False
+        self._flying = None
         unknown = isinstance(error, StoreFailed) and error.unknown
         over = unknown and isinstance(what, Turn) and what.ticket == self.held
         over = over or isinstance(what, Released)
@@ -506,7 +511,7 @@ class Cell:
         self._refusal = refusal
         self.refuse_waiting(refusal)
         self._carried = None
-        flying = self._flying if self.in_flight else None
+        flying = self._flying
         if flying is None and self.phase is Phase.READY:
             self.leave()
         else:

@@ -10,7 +10,6 @@ crash the rest is learnt again, from the rows.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -77,7 +76,7 @@ class CustomerCell:
     def __init__(self, keeping: CustomerKeeping, actor: CustomerActor) -> None:
         self.keeping = keeping
         self.actor = actor
-        self.lessons: deque[Lesson] = deque()
+        self.lessons: list[Lesson] = []
         self.learnt: dict[int, int] = {}
         self.marks: dict[int, int] = {}
         self.dirty = False

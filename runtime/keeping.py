@@ -20,6 +20,7 @@ from interturn.actors.commands import Durable, Released, SummaryLaid, Turn
 from interturn.actors.errors import CustomerMismatch
 from interturn.actors.message import Message
 from interturn.actors.ports import TokenCounter
+from interturn.runtime.texts import scratch
 from interturn.storage import (
     CustomerRow,
     Row,
@@ -213,7 +214,7 @@ class SessionKeeping:
 
     def _row(self, message: Message, role: int, counter: str, delivery: bytes | None) -> Row:
         at = microseconds(message.at)
-        body = _encode_body((message.text, message.tokens, counter, at, delivery))
+        body = _encode_body((scratch(message.text), message.tokens, counter, at, delivery))
         place = sealing.message_place(self.hash, message.seq, role)
         return Row(message.seq, role, at, self.sealer.seal(body, place), delivery)
 

@@ -98,7 +98,7 @@ class Learning:
                 await self._study_lesson(cell, cell.lessons[0], scope)
                 if scope.cancel_called:
                     return
-                cell.lessons.popleft()
+                del cell.lessons[0]
                 if cell.actor.refresh_due:
                     await self._refresh(cell, scope)
                 await anyio.lowlevel.checkpoint()
@@ -194,7 +194,7 @@ class Learning:
         profile = cell.actor.state.standing
         try:
             answer = await self._profiler.refresh(
-                profile, tuple(cell.actor.recent), view.facts, cap_tokens=cap
+                profile, cell.actor.recent, view.facts, cap_tokens=cap
             )
             answer.encode()
             if answer.strip() and self._counter.count(answer) <= cap:

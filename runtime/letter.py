@@ -52,6 +52,9 @@ class Letter:
 class House(Protocol):
     """What a cell needs of the runtime that it lives in. All of it returns at once."""
 
+    def token(self, session_id: str) -> str:
+        """Return what stands for a session in logs and errors."""
+
     def admit(self, cell: Cell, command: object) -> None:
         """Count a message in, or raise `MailboxFull`, `Overloaded`, `RuntimeClosed`."""
 

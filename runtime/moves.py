@@ -9,7 +9,6 @@ follows, and what was computed from the old state finds nobody waiting for it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -258,9 +257,7 @@ class Moves:
         for lesson in customer.lessons:
             if lesson.session.ref == session.ref:
                 lesson.last = min(lesson.last, after - 2)
-        customer.lessons = deque(
-            lesson for lesson in customer.lessons if lesson.first <= lesson.last
-        )
+        customer.lessons = [lesson for lesson in customer.lessons if lesson.first <= lesson.last]
 
     async def forget(self, customer: CustomerKeeping) -> Erasure:
         """Destroy a customer's key and all that it seals, in memory and on disk."""

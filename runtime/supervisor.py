@@ -146,8 +146,7 @@ class Supervisor:
         cell = self._cells.get(session_id)
         if cell is None:
             self._make_room()
-            key = f"session/{self.vault.hasher.token(session_id)}"
-            cell = self._cells[session_id] = Cell(key, session_id, self)
+            cell = self._cells[session_id] = Cell(session_id, self)
         else:
             self._cells.move_to_end(session_id)
         cell.used = self._clock.monotonic()
@@ -231,6 +230,10 @@ class Supervisor:
                         await flying.promise.wait()
 
     # The house, as cells see it.
+
+    def token(self, session_id: str) -> str:
+        """Return what stands for a session in logs and errors."""
+        return self.vault.hasher.token(session_id)
 
     def admit(self, cell: Cell, command: object) -> None:
         """Count a message in, or say which bound keeps it out.
@@ -318,7 +321,8 @@ class Supervisor:
         """Note a failure; return the seconds to rest if there were too many."""
         self.counters.failures += 1
         now = self.now()
-        cell.failed_at = [at for at in cell.failed_at if now - at < _FAILURES_WITHIN_S] + [now]
+        lately = [at for at in cell.failed_at if now - at < _FAILURES_WITHIN_S]
+        cell.failed_at = (*lately, now)
         log.error("actor_failed", key=cell.key, error=type(error).__name__)
         if len(cell.failed_at) <= _FAILURES:
             return None

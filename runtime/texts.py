@@ -21,6 +21,16 @@ def check_text(field: str, text: str, bound: int) -> None:
         raise InvalidText(field, f"{size:,} bytes of UTF-8, {bound:,} allowed")
 
 
+def scratch(text: str) -> str:
+    """Return a text to give to code in C that would keep its UTF-8 beside it.
+
+    CPython caches in a string the UTF-8 that an extension asks for, for as long as the
+    string lives (PEP 393), which doubles what a text with accents takes in memory. A
+    copy takes that with it.
+    """
+    return text if text.isascii() else text.encode().decode()
+
+
 def check_time(at: datetime | None) -> datetime | None:
     """Return the time in UTC.
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 
 from interturn.runtime.errors import InvalidSettings
+from interturn.runtime.texts import scratch
 
 if TYPE_CHECKING:
     import tiktoken
@@ -54,7 +55,7 @@ class TiktokenCounter:
 
     def count(self, text: str) -> int:
         """Return the number of tokens of ``text``."""
-        return len(self._encode(text))
+        return len(self._encode(scratch(text)))
 
 
 async def load_counter(encoding: str) -> TiktokenCounter:

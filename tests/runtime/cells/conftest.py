@@ -60,7 +60,10 @@ class House:
         self.failures: list[StoreFailed] = []
         self.rest_s: float | None = None
         self.owner = Owner()
-        self.cell = Cell("session/x", "s", self)
+        self.cell = Cell("s", self)
+
+    def token(self, session_id) -> str:
+        return "x"
 
     def admit(self, cell, command) -> None:
         if cell.waiting >= self.mailbox and not isinstance(command, Answer):
@@ -101,7 +104,7 @@ class House:
         self.counts["waits"] += 1
 
     def failing(self, cell, error):
-        cell.failed_at.append(self.time)
+        cell.failed_at += (self.time,)
         return self.rest_s
 
     def gone(self, cell) -> None:
