@@ -153,7 +153,8 @@ class CustomerActor:
         self.recent: tuple[Message, ...] = ()
         self.state = state
         self.view = View("", (), {}, FactIndex.of(()))
-        self._publish(EMPTY)
+        if state is not EMPTY:
+            self._publish(EMPTY)
 
     def __repr__(self) -> str:
         return f"CustomerActor(facts={len(self.view.facts)}, turns={self.state.turns})"
