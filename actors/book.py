@@ -17,6 +17,7 @@ import heapq
 import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -90,13 +91,14 @@ class FactBook(Discreet, frozen=True):
                 unseen, go first, those in `STANDING` slots last.
             private: what is never remembered isn't.
         """
-        held = {fact.slot: fact for fact in self.facts}
         steps = [
             step for step in self.steps if step.source[0] != source[0] or step.source == source
         ]
-        for place, change in enumerate(changes):
-            if place >= CHANGES:
-                break
+        changes = tuple(islice(changes, CHANGES))
+        if not changes and len(steps) == len(self.steps) and len(self.facts) <= limit:
+            return self
+        held = {fact.slot: fact for fact in self.facts}
+        for change in changes:
             slot = folded_slot(change.slot)
             if not slot:
                 continue

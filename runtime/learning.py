@@ -101,7 +101,8 @@ class Learning:
                 del cell.lessons[0]
                 if cell.actor.refresh_due:
                     await self._refresh(cell, scope)
-                await anyio.lowlevel.checkpoint()
+                if cell.lessons:
+                    await anyio.lowlevel.checkpoint()
         except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001
             raise_if_called_off(error)
             self._failed(cell, error)
@@ -142,7 +143,6 @@ class Learning:
             self._customers.happened(cell, Learnt(source, turn[-1].at, tuple(changes), turn[-2:]))
             cell.failures = 0
             cell.learnt[ref] = cell.marks[ref] = lesson.first + 1
-            self._customers.soon(cell)
             lesson.first += 2
             self._counters.derivations += 1
 
