@@ -8,7 +8,7 @@ from typing import Literal
 from interturn.actors.message import Discreet
 
 
-class Fact(Discreet, frozen=True):
+class Fact(Discreet, frozen=True, gc=False):
     """A durable statement about the customer, in their language.
 
     Attributes:
@@ -32,7 +32,7 @@ class Fact(Discreet, frozen=True):
     was: str | None = None
 
 
-class FactChange(Discreet, frozen=True):
+class FactChange(Discreet, frozen=True, gc=False):
     """What a deriver wants done: ``set`` a slot to a text, or ``retract`` it.
 
     Attributes:
@@ -51,7 +51,7 @@ class FactChange(Discreet, frozen=True):
     erases: bool = False
 
 
-class Scored(Discreet, frozen=True):
+class Scored(Discreet, frozen=True, gc=False):
     """A fact with its relevance to a query; higher is better."""
 
     fact: Fact

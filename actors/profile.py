@@ -86,9 +86,11 @@ def same(text: str, facts: Sequence[Fact], before: Sequence[Fact]) -> bool:
 
     With a profiler's text, which says what most facts do, most changes of facts leave it.
     """
+    if not text:
+        return False  # the facts themselves stand there
     written = _written(text, facts)
     if all(map(is_private, written)):
-        return False  # the facts themselves stand there
+        return False
     return always_on(facts) == always_on(before) and written == _written(text, before)
 
 
