@@ -36,6 +36,10 @@ MOST_FACTS: Final = 16
 _SHORT: Final = 40  # characters of a sentence that laughter takes back whole
 _ALWAYS: Final = ("en", "es", "")
 _SHORTEST: Final = 2
+# Who poses as the one that gives orders, or closes what quotes them.
+_POSING: Final = re.compile(
+    r"</\w[\w-]*>|^\W{0,4}(?:system|assistant|developer|sistema|asistente)\b\W{0,3}:", re.IGNORECASE
+)
 _EMOJI: Final = "\u2000"  # from here on signs, and emoji among them
 
 
@@ -229,7 +233,7 @@ class _Hearing:
     def _orders(self, place: int) -> bool:
         """Return whether a sentence gives orders to whoever remembers, or claims a right to."""
         plain, words = self._plains[place], self._words[place]
-        return any(
+        return bool(_POSING.search(plain)) or any(
             tongue.injections.search(plain)
             for tongue in self.tongues
             if not (tongue.commands and tongue.commands.isdisjoint(words))

@@ -21,7 +21,14 @@ _CLAUSE_ENDS: Final = re.compile(
     r"[,;:.!?()\n—–]\s*|\s+(?:y|e|and|but|pero|so|mais|et|und|aber|ma|però|mas|i)\s+",  # noqa: RUF001
     re.IGNORECASE,
 )
-_PART: Final = re.compile(r",? ?([^,;.!?()\n]{1,40}(?:\.[ºª°]? ?[\w]{1,3}\b)?)")
+_SHORT: Final = (
+    r"(?:(?:av|avd|avda|pza|pje|gral|cnel|tte|dr|dra|sr|sra|sta|sto|col|int|num|nro|st|blvd|rd|apt"
+    r"|dept|dpto|depto|pl|c|s)\.(?= ?\w))"
+)
+"""Abbreviations within an address, whose point ends nothing."""
+_PART: Final = re.compile(
+    rf",? ?((?:\b{_SHORT}|[^,;.!?()\n]){{1,40}}(?:\.[ºª°]? ?[\w]{{1,3}}\b)?)", re.IGNORECASE
+)
 _SIDE: Final = re.compile(
     r" (?:izq|der|dcha?|dret|esq|dir|cent|int|ext|left|right|front|rear|gauche|droite|links"
     r"|rechts|sinistra|destra)\w*\.?(?=[\s,.;]|$)",

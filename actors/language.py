@@ -254,7 +254,10 @@ def _plain(entries: Iterable[str]) -> list[str]:
     return [" ".join(WORD.findall(entry)) for entry in entries]
 
 
-NEUTRAL: Final = Language({})
+# A few words give no language away, and their titles and streets are shortened all the same.
+NEUTRAL: Final = Language(
+    {"abbreviations": "av avda dr dra gral mr mrs ms nro num prof sr sra sta sto st"}
+)
 
 
 class _Library(NamedTuple):

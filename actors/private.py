@@ -129,10 +129,11 @@ class _Announced(NamedTuple):
 
 
 _LINK: Final = r"(?:\s*(?:[:=#]|n[.o]?\s?[ºo°.]|numero|number|nr)\s*|\s+)"
-_FILLER: Final = r"(?:\s+(?!de cliente)[a-z']{1,9}){0,4}?"
+_FILLER: Final = r"(?:\s+(?!de cliente|postal\b|zip\b)[a-z']{1,9}){0,4}?"
 _IS: Final = r"\s*(?:[:=]|\b(?:es|is|was|era|sera|seria|e|est|ist|it's)\b[:\s]?)\s*"
 _TAILS: Final = {
     "passwords": rf"{_FILLER}{_IS}[\"'«“]?(?P<secret>[^\s,;\"'»”]{{3,64}})",
+    "cards": rf"{_FILLER}{_LINK}+(?P<secret>\d(?:[ -]?\d){{11,18}})",
     "codes": rf"{_FILLER}{_LINK}+[\"'«“]?(?P<secret>\d[\d -]{{1,8}}\d)",
     "papers": rf"{_FILLER}{_LINK}+(?P<secret>[a-z]{{0,4}}-?\d(?:[\d.\- ]*\d){{4,}}-?[a-z0-9]*)",
     "accounts": rf"{_FILLER}{_LINK}+(?P<secret>[a-z]{{0,2}}\d(?:[\d \-]*\d){{5,}})",

@@ -42,8 +42,9 @@ class Relatives:
 
     def listens(self, words: set[str], tongues: Sequence[Tongue]) -> bool:
         """Return whether a sentence of these words may speak of somebody."""
+        named = {word.removesuffix("'s") for word in words}
         if any(not words.isdisjoint(tongue.mine) for tongue in tongues) and any(
-            not words.isdisjoint(tongue.who) for tongue in tongues
+            not named.isdisjoint(tongue.who) for tongue in tongues
         ):
             return True
         return self._last is not None and any(
@@ -57,14 +58,14 @@ class Relatives:
         """
         if guard.asks_all:
             return False
-        sentence, plain = guard.sentence, guard.plain
+        plain = guard.plain
         before = sum(len(said) for _, said in self._said.values())
         words = [(word.group().lower(), word.start(), word.end()) for word in _WORD.finditer(plain)]
         subject: _Person | None = None
         place = 0
         while place < len(words):
             word, _, end = words[place]
-            named = self._named(words, place, sentence, tongues)
+            named = self._named(words, place, guard, tongues)
             if named is not None:
                 subject, place = named
                 self._last = subject
@@ -86,9 +87,10 @@ class Relatives:
         self,
         words: Sequence[tuple[str, int, int]],
         place: int,
-        sentence: str,
+        guard: Guard,
         tongues: Sequence[Tongue],
     ) -> tuple[_Person, int] | None:
+        sentence = guard.sentence
         if place + 1 >= len(words):
             return None
         mine, kin = words[place][0], words[place + 1][0].removesuffix("'s")
@@ -100,7 +102,9 @@ class Relatives:
                 continue
             called = sentence[words[place][1] : words[place + 1][2]]
             if words[place + 1][0].endswith("'s"):
-                return None  # what is theirs, not they
+                # What is theirs, or "is" drawn together: "my wife's vegan".
+                self._contracted(_Person(who, called[:-2]), tongue, guard, words[place + 1][2])
+                return None
             name = _NAME.match(sentence[words[place + 1][2] :])
             after = place + 2
             if name and name.group(1).endswith(("'s", "’s")):  # noqa: RUF001
@@ -115,6 +119,18 @@ class Relatives:
                     after += 1
             return _Person(who, called[:1].lower() + called[1:]), after
         return None
+
+    def _contracted(self, person: _Person, tongue: Tongue, guard: Guard, start: int) -> None:
+        """Take what follows "'s" for what somebody is, if that is what it can only be."""
+        stop = _BREAK.search(guard.plain, start)
+        end = stop.start() if stop else len(guard.plain)
+        clip = tongue.stops.search(guard.plain, start, end)
+        text = f"is {guard.sentence[start : clip.start() if clip else end].strip(_TRIM)}"
+        lasting = tongue.lasting.get("is")
+        if lasting is not None and lasting.match(flat(text)) and not guard.doubtful(start):
+            called = person.called[:1].lower() + person.called[1:]
+            _, said = self._said.setdefault(person.who, (called, {}))
+            said[f"is {flat(text).lower()}"] = text[:_SAID]
 
     def _say(
         self,
