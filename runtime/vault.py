@@ -32,6 +32,7 @@ from interturn.storage import (
     Unanswered,
     Underived,
     WrongKey,
+    check_row,
     sealing,
 )
 
@@ -117,6 +118,7 @@ class Vault:
             Tampered: it was changed, or isn't this customer's.
         """
         where = f"key {row.ref}"
+        check_row(row, "sessions", where)
         place = sealing.session_key_place(row.hash)
         key = customer.sealer.open(row.wrapped, place, table="sessions", where=where)
         return SessionKeeping(row, key, customer, new=False)
@@ -165,11 +167,12 @@ class Vault:
 
     async def known(self, row: CustomerRow) -> CustomerKeeping:
         """Unwrap the key of a customer that is in the store."""
+        where = f"key {row.ref}"
+        check_row(row, "customers", where)
         found = self._customers.get(row.hash)
         if found is not None:
             return found
         place = sealing.customer_key_place(row.hash)
-        where = f"key {row.ref}"
         key = await self._with_keyring(
             lambda: self._keyring.unwrap(
                 row.key_id, row.wrapped, place, table="customers", where=where

@@ -35,6 +35,7 @@ from .rows import (
     WriteSession,
     WriteTurn,
     WriteUnanswered,
+    check_row,
 )
 from .sealing import (
     HASH_BYTES,
@@ -94,6 +95,7 @@ __all__ = [
     "WriteTurn",
     "WriteUnanswered",
     "WrongKey",
+    "check_row",
     "customer_key_place",
     "customer_name_place",
     "customer_place",

@@ -24,8 +24,9 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 
@@ -119,6 +120,22 @@ def failure(error: Exception, *, committing: bool = False) -> StoreFailed:
     return StoreFailed(f"{name}: {error}", unknown=unknown)
 
 
+class _Connection(aiosqlite.Connection):
+    """A connection to a file that may be damaged, and then says so in SQLite's own terms."""
+
+    async def execute_fetchall(
+        self, sql: str, parameters: Iterable[Any] | None = None
+    ) -> Iterable[sqlite3.Row]:
+        """Run a statement and return its rows. Raises `sqlite3.Error`."""
+        try:
+            return await super().execute_fetchall(sql, parameters)
+        except UnicodeDecodeError:
+            # SQLite's message quotes the damaged schema, and Python can't read it. Raised
+            # outside: nothing that has seen the bytes may hang from the error.
+            pass
+        raise sqlite3.DatabaseError("the database is damaged")
+
+
 async def connect(uri: str) -> aiosqlite.Connection:
     """Return an open connection in autocommit mode, watched until it is closed.
 
@@ -126,7 +143,10 @@ async def connect(uri: str) -> aiosqlite.Connection:
     it is there. Raises `sqlite3.Error`.
     """
     _watch_main_thread()
-    connection = aiosqlite.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
+    connection = _Connection(
+        lambda: sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S),
+        iter_chunk_size=64,
+    )
     opening = asyncio.ensure_future(_opened(connection))
     try:
         await asyncio.shield(opening)

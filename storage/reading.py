@@ -31,9 +31,19 @@ from .connection import (
     immutable_uri,
     reading_uri,
 )
-from .errors import StoreFailed
+from .errors import StoreFailed, Tampered
 from .lease import LockFile
-from .rows import CustomerRow, LoadedSession, Root, Row, SessionRow, Unanswered, Underived
+from .rows import (
+    CustomerRow,
+    LoadedSession,
+    Root,
+    Row,
+    SessionRow,
+    Unanswered,
+    Underived,
+    check_row,
+    check_values,
+)
 
 LOST = "lost"
 """The key id of a customer whose wrapped key is nowhere, so that unwrapping it is `WrongKey`."""
@@ -43,7 +53,7 @@ _CUSTOMER = """
     coalesce(held.wrapped, x''), customers.snapshot, customers.version
 """
 
-# The customer's key is joined from the left: a key that is missing must be a
+# The customer and their key are joined from the left: what is missing must be a
 # loud error when it is used, never a conversation that seems not to exist.
 _SESSION = """
 WITH own AS MATERIALIZED (
@@ -52,7 +62,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT 0, own.ref, own.hash, own.customer, own.name, own.wrapped, own.cursor, own.snapshot,
     own.version, {derived}, {pruned}, own.last, {customer}
-FROM own JOIN customers ON customers.ref = own.customer
+FROM own LEFT JOIN customers ON customers.ref = own.customer
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 UNION ALL
 SELECT 1, messages.seq, messages.role, messages.at, messages.sealed, messages.delivery,
@@ -102,6 +112,10 @@ SELECT hash FROM sessions WHERE ref > ? AND ref <= ? AND ? > (
     SELECT at FROM messages
     WHERE session = ref AND seq <= min(cursor, derived) - 2 ORDER BY seq LIMIT 1)
 """
+
+
+_NEWEST = tuple[int, list[tuple[bytes, int]]]
+"""The highest sequence number of a session, and its deliveries."""
 
 
 class Reading:
@@ -154,7 +168,10 @@ class Reading:
         return found.root
 
     async def load_session(self, session_hash: bytes, *, recent: int) -> LoadedSession | None:
-        """Return a session with what is newer than its snapshot, as of one moment."""
+        """Return a session with what is newer than its snapshot, as of one moment.
+
+        Raises `Tampered` where that is none that was ever written; `StoreFailed`.
+        """
         session, customer, last = None, None, 0
         rows: list[Row] = []
         deliveries: list[tuple[bytes, int]] = []
@@ -164,11 +181,15 @@ class Reading:
                 last = fields[10]
                 customer = CustomerRow(*fields[11:])
             elif kind == 1:
-                rows.append(Row(*fields[:5]))
+                rows.append(_row(*fields[:5]))
             else:
                 deliveries.append((fields[0], fields[1]))
         if session is None or customer is None:
             return None
+        where = f"session {session.ref}"
+        if customer.ref is None:
+            raise Tampered("sessions", f"{where}, its customer")
+        check_values((last, deliveries), _NEWEST, "messages", where)
         # SQL promises no order across UNION ALL, whatever it does.
         rows.sort(key=lambda row: row.seq)
         deliveries.sort(key=lambda delivery: delivery[1])
@@ -188,7 +209,7 @@ class Reading:
             " WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
             (session, after, limit),
         )
-        return [Row(*fields) for fields in found]
+        return [_row(*fields) for fields in found]
 
     async def sessions_of(self, customer: int) -> list[SessionRow]:
         """Return a customer's sessions by rising `ref`, without their snapshots."""
@@ -335,3 +356,9 @@ class Reading:
             # So aiosqlite says that the connection was closed meanwhile.
             pass
         raise StoreFailed("the store was closed")
+
+
+def _row(*fields: Any) -> Row:
+    row = Row(*fields)
+    check_row(row, "messages", f"message {row.seq if isinstance(row.seq, int) else '?'}")
+    return row

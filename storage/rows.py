@@ -7,9 +7,12 @@ contract that they are part of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+
+from .errors import Tampered
+from .sealing import HASH_BYTES
 
 ROLE_VISITOR, ROLE_AGENT = 0, 1
 
@@ -81,6 +84,40 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     version: int = 0
     derived: int = 0
     pruned: bytes | None = None
+
+
+_Hash: TypeAlias = Annotated[
+    bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)
+]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_SHAPES: Final[dict[type, Any]] = {
+    Row: tuple[_Count, Literal[0, 1], int, bytes, bytes | None],
+    # One whose key is gone is known by the name of no key, and refused by the keyring.
+    CustomerRow: tuple[_Count, _Hash, bytes, str, bytes, bytes | None, _Count],
+    SessionRow: tuple[
+        _Count, _Hash, _Count, bytes, bytes, _Count, bytes | None, _Count, _Count, bytes | None
+    ],
+}
+
+
+def check_row(row: Row | CustomerRow | SessionRow, table: str, where: str) -> None:
+    """Hold a row that was read to its types and ranges: a damaged file gives any.
+
+    Raises:
+        Tampered: a value is none that was ever written.
+    """
+    check_values(msgspec.structs.astuple(row), _SHAPES[type(row)], table, where)
+
+
+def check_values(values: object, shape: Any, table: str, where: str) -> None:
+    """Hold values that were read to their types, as `check_row` does."""
+    try:
+        msgspec.convert(values, shape)
+    except msgspec.ValidationError:
+        pass  # raised outside: what is chained to an error must not quote the value
+    else:
+        return
+    raise Tampered(table, where)
 
 
 class LoadedSession(msgspec.Struct, frozen=True, gc=False):

@@ -28,7 +28,7 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import aiosqlite
 import msgspec
@@ -165,6 +165,13 @@ KEYS_VERSION: Final = 1
 """Of a keys file, which changes for other reasons than the data."""
 
 
+_Time: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]  # the year 9999
+_Described: TypeAlias = tuple[
+    str, bytes, bytes, int, Annotated[int, msgspec.Meta(ge=0)], str | None, _Time, _Time, _Time, int
+]
+"""The root's and the lease's row, of a file that isn't damaged."""
+
+
 class Found(msgspec.Struct, frozen=True):
     """What an existing database says of itself.
 
@@ -199,18 +206,24 @@ async def look(path: Path, keys: Path | None) -> Found | None:
 async def found_by(connection: aiosqlite.Connection) -> Found | None:
     """Return what the database of this connection says of itself, or None if it is empty.
 
-    Raises `SchemaTooNew`; `StoreFailed` if it isn't ours; `sqlite3.Error`.
+    Raises `SchemaTooNew`; `StoreFailed` if it isn't ours or is damaged; `sqlite3.Error`.
     """
     version = await _version(connection, APPLICATION_ID, VERSION, "an interturn database")
     if version is None:
         return None
-    [row] = await connection.execute_fetchall(
+    rows = await connection.execute_fetchall(
         "SELECT key_id, root.wrapped, pair, keys_apart,"
         " epoch, owner, since, renewed, lease_s, locked FROM root, lease"
     )
-    key_id, wrapped, pair, apart, epoch, owner, since, renewed, lease_s, locked = row
-    lease = Lease(epoch, owner, since, renewed, lease_s, bool(locked))
-    return Found(version, Root(key_id, wrapped), pair, bool(apart), lease)
+    try:
+        [row] = msgspec.convert(rows, list[_Described])
+    except (msgspec.ValidationError, ValueError):
+        pass
+    else:
+        key_id, wrapped, pair, apart, epoch, owner, since, renewed, lease_s, locked = row
+        lease = Lease(epoch, owner, since, renewed, lease_s, bool(locked))
+        return Found(version, Root(key_id, wrapped), pair, bool(apart), lease)
+    raise StoreFailed("what the database says of itself is damaged")
 
 
 async def migrate(connection: aiosqlite.Connection, version: int) -> None:

@@ -158,7 +158,11 @@ class Sealer:
         Raises:
             Tampered: any bit is another, or it was sealed elsewhere or with another key.
         """
-        if len(sealed) >= OVERHEAD_BYTES and sealed[0] == _VERSION:
+        if (
+            isinstance(sealed, bytes)  # a damaged file gives any type
+            and len(sealed) >= OVERHEAD_BYTES
+            and sealed[0] == _VERSION
+        ):
             header = sealed[:_HEADER_BYTES]
             nonce = sealed[_HEADER_BYTES : _HEADER_BYTES + _NONCE_BYTES]
             cipher = self._cipher or self._warm_up()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import os
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from interturn.actors import FactChange
@@ -374,3 +376,19 @@ class Words:
 @pytest.fixture
 def words() -> Words:
     return Words()
+
+
+def _fuzz_profile() -> None:
+    inputs = os.environ.get("FUZZ_INPUTS")
+    hypothesis.settings.register_profile(
+        "fuzz",
+        max_examples=int(inputs or 150),
+        derandomize=inputs is None,  # the ordinary run tries the same inputs each time
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+
+
+_fuzz_profile()
