@@ -190,6 +190,7 @@ class Archive:
             if found is None:
                 return
             keeping = self._vault.opened(found.session, await self._keeping(found.customer))
+            check_chain(found)
         after = 0
         while True:
             with public_errors():

@@ -13,7 +13,7 @@ from interturn.runtime.customers import CustomerCell
 from interturn.runtime.errors import InvalidText, public_errors
 from interturn.runtime.keeping import CustomerKeeping
 from interturn.runtime.moves import Erasure
-from interturn.runtime.texts import check_id, check_text
+from interturn.runtime.texts import check_id, check_text, check_whole
 
 if TYPE_CHECKING:
     from interturn.runtime.session import Session
@@ -63,15 +63,18 @@ class Customer:
             tokens: of all of them together at most; None means ``facts_tokens``.
 
         Raises:
-            InvalidText: the query can't be read, or a bound is negative.
+            InvalidText: the query can't be read, or a bound is negative or not whole.
         """
         supervisor = self._supervisor()
-        if not query.strip():
-            return ()
-        check_text("query", query, supervisor.settings.text_bytes)
         for name, bound in (("limit", limit), ("tokens", tokens)):
+            check_whole(name, bound)
             if bound is not None and bound < 0:
                 raise InvalidText(name, "is negative")
+        if query == "":
+            return ()
+        check_text("query", query, supervisor.settings.text_bytes)
+        if not query.strip():
+            return ()
         retrieving = supervisor.retrieving
         if retrieving.prepares:
             await retrieving.prepare(await self._cell(), query)

@@ -28,7 +28,14 @@ from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.letter import Look
 from interturn.runtime.pruning import check_page
 from interturn.runtime.supervisor import Supervisor
-from interturn.runtime.texts import check_id, check_text, check_time
+from interturn.runtime.texts import (
+    check_id,
+    check_seconds,
+    check_text,
+    check_texts,
+    check_time,
+    check_whole,
+)
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.runtime.vault import check_sequence
 
@@ -118,7 +125,7 @@ class Session:
                 ``keep_unanswered`` not written to.
             RuntimeClosed, Fenced: the runtime is at its end.
         """
-        return Turn(self, text, instructions, tuple(knowledge), budget, delivery_id, timeout)
+        return Turn(self, text, instructions, knowledge, budget, delivery_id, timeout)
 
     async def assemble(
         self,
@@ -135,9 +142,9 @@ class Session:
         Raises:
             InvalidText, BudgetExceeded, CustomerMismatch: as for `turn`.
         """
-        self._check_texts(text, instructions, knowledge)
+        known = self._checked(text, instructions, knowledge, budget)
         actor, memory = await self._remembered(text)
-        return await self._assembled(actor, memory, text, instructions, tuple(knowledge), budget)
+        return await self._assembled(actor, memory, text, instructions, known, budget)
 
     async def record(
         self,
@@ -246,13 +253,16 @@ class Session:
         hasher = self._supervisor().vault.hasher
         return hasher.delivery(hasher.session(self.session_id), delivery_id)
 
-    def _check_texts(self, text: str, instructions: str, knowledge: Sequence[str]) -> None:
+    def _checked(
+        self, text: str, instructions: str, knowledge: Sequence[str], budget: int | None
+    ) -> tuple[str, ...]:
+        """Hold what a request is asked with to what can be; return the knowledge."""
         bound = self._supervisor().settings.text_bytes
         check_text("visitor", text, bound)
-        if instructions:
+        if instructions != "":
             check_text("instructions", instructions, bound)
-        for item in knowledge:
-            check_text("knowledge", item, bound)
+        check_whole("budget", budget)
+        return check_texts("knowledge", knowledge, bound)
 
     async def _remembered(self, text: str) -> tuple[SessionActor, Memory]:
         supervisor = self._supervisor()
@@ -360,7 +370,7 @@ class Turn:
         session: Session,
         text: str,
         instructions: str,
-        knowledge: tuple[str, ...],
+        knowledge: Sequence[str],
         budget: int | None,
         delivery_id: str | None,
         timeout_s: float | None,
@@ -369,6 +379,7 @@ class Turn:
         self._text = text
         self._instructions = instructions
         self._knowledge = knowledge
+        self._known: tuple[str, ...] = ()
         self._budget = budget
         self._delivery_id = delivery_id
         self._timeout_s = timeout_s
@@ -397,7 +408,12 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         session, text = self._session, self._text
-        session._check_texts(text, self._instructions, self._knowledge)  # noqa: SLF001
+        self._known = session._checked(  # noqa: SLF001
+            text, self._instructions, self._knowledge, self._budget
+        )
+        timeout_s = None
+        if self._timeout_s is not None:
+            timeout_s = check_seconds("timeout", self._timeout_s)
         self._delivery = session._delivery(self._delivery_id)  # noqa: SLF001
         supervisor = session._supervisor()  # noqa: SLF001
         claim = session._customer_id  # noqa: SLF001
@@ -405,7 +421,8 @@ class Turn:
         task = asyncio.current_task()
         if cell.held_by(task):
             raise Reentered
-        timeout_s = supervisor.settings.turn_s if self._timeout_s is None else self._timeout_s
+        if timeout_s is None:
+            timeout_s = supervisor.settings.turn_s
         self._ticket = supervisor.ticket()
         asked = None
         if supervisor.settings.keep_unanswered:
@@ -432,7 +449,7 @@ class Turn:
         session = self._session
         actor, memory = await session._remembered(self._text)  # noqa: SLF001
         self._request = await session._assembled(  # noqa: SLF001
-            actor, memory, self._text, self._instructions, self._knowledge, self._budget
+            actor, memory, self._text, self._instructions, self._known, self._budget
         )
 
     async def __aexit__(

@@ -95,8 +95,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InvalidSettings("fold_at", f"at most {TAKEOVER} windows of messages")
         if not isinstance(self.keep_unanswered, bool):
             raise InvalidSettings("keep_unanswered", _TRUTH)
+        self._check_words()
+
+    def _check_words(self) -> None:
         if self.durability not in ("full", "normal"):
             raise InvalidSettings("durability", "full or normal")
+        if not isinstance(self.encoding, str) or not self.encoding.isascii():
+            raise InvalidSettings("encoding", "the name of an encoding")
 
     @property
     def limits(self) -> Limits:
@@ -136,7 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if path is not None:
             try:
                 values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            except (ValueError, RecursionError):  # tomllib bounds neither digits nor depth
                 raise InvalidSettings(str(path), "a TOML file") from None
         for name in cls.__struct_fields__:
             if (value := environ.get(_PREFIX + name.upper())) is not None:
@@ -148,7 +153,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             kind = _KINDS.get(cls.__annotations__[name], str)
             try:
                 values[name] = msgspec.convert(value, kind, strict=False)
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeError):
                 bound = _TRUTH if kind is bool else "text"
                 if name in _RANGES:
                     bound = f"a number of {_RANGES[name][2]}"

@@ -1,7 +1,8 @@
-"""What can be kept, word for word: texts, ids and times are held to it at the door."""
+"""What can be kept, word for word: texts, ids, times and numbers are held to it at the door."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -31,15 +32,58 @@ def scratch(text: str) -> str:
     return text if text.isascii() else text.encode().decode()
 
 
+def check_texts(field: str, texts: Sequence[str], bound: int) -> tuple[str, ...]:
+    """Return texts that can be kept, as they are now.
+
+    Raises:
+        InvalidText: it isn't a sequence, or a text by itself; or one can't be kept.
+    """
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Sequence):
+        raise InvalidText(field, f"must be a sequence of texts, not {type(texts).__name__}")
+    kept = tuple(texts)
+    for text in kept:
+        check_text(field, text, bound)
+    return kept
+
+
+def check_whole(field: str, number: int | None) -> None:
+    """Hold a number to be whole, where it is given.
+
+    Raises:
+        InvalidText: it isn't.
+    """
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise InvalidText(field, f"must be a whole number, not {type(number).__name__}")
+
+
+def check_seconds(field: str, seconds: float) -> float:
+    """Return a span of time, in seconds.
+
+    Raises:
+        InvalidText: it is no number, negative, or more than a float can say.
+    """
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise InvalidText(field, f"must be seconds, not {type(seconds).__name__}")
+    if not seconds >= 0:  # so said, it holds for what is no number, too
+        raise InvalidText(field, "must be seconds, 0 or more")
+    try:
+        return float(seconds)
+    except OverflowError:
+        pass
+    raise InvalidText(field, "is out of range")
+
+
 def check_time(at: datetime | None) -> datetime | None:
     """Return the time in UTC.
 
     Raises:
-        InvalidText: it has no zone.
+        InvalidText: it is no time, or has no zone.
     """
     if at is None:
         return None
-    if at.tzinfo is None:
+    if not isinstance(at, datetime):
+        raise InvalidText("at", f"must be a datetime, not {type(at).__name__}")
+    if at.utcoffset() is None:
         raise InvalidText("at", "the time needs a zone")
     try:
         return at.astimezone(UTC)

@@ -24,7 +24,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +120,12 @@ def failure(error: Exception, *, committing: bool = False) -> StoreFailed:
     return StoreFailed(f"{name}: {error}", unknown=unknown)
 
 
-class _Connection(aiosqlite.Connection):
+class _Connection(sqlite3.Connection):
     """A connection to a file that may be damaged, and then says so in SQLite's own terms."""
 
-    async def execute_fetchall(
-        self, sql: str, parameters: Iterable[Any] | None = None
-    ) -> Iterable[sqlite3.Row]:
-        """Run a statement and return its rows. Raises `sqlite3.Error`."""
+    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
         try:
-            return await super().execute_fetchall(sql, parameters)
+            return super().execute(sql, parameters)
         except UnicodeDecodeError:
             # SQLite's message quotes the damaged schema, and Python can't read it. Raised
             # outside: nothing that has seen the bytes may hang from the error.
@@ -143,9 +140,8 @@ async def connect(uri: str) -> aiosqlite.Connection:
     it is there. Raises `sqlite3.Error`.
     """
     _watch_main_thread()
-    connection = _Connection(
-        lambda: sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S),
-        iter_chunk_size=64,
+    connection = aiosqlite.connect(
+        uri, uri=True, isolation_level=None, timeout=BUSY_S, factory=_Connection
     )
     opening = asyncio.ensure_future(_opened(connection))
     try:

@@ -86,9 +86,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     pruned: bytes | None = None
 
 
-_Hash: TypeAlias = Annotated[
-    bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)
-]
+_Hash: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _SHAPES: Final[dict[type, Any]] = {
     Row: tuple[_Count, Literal[0, 1], int, bytes, bytes | None],
@@ -112,7 +110,7 @@ def check_row(row: Row | CustomerRow | SessionRow, table: str, where: str) -> No
 def check_values(values: object, shape: Any, table: str, where: str) -> None:
     """Hold values that were read to their types, as `check_row` does."""
     try:
-        msgspec.convert(values, shape)
+        msgspec.convert(values, shape, builtin_types=(bytes,))
     except msgspec.ValidationError:
         pass  # raised outside: what is chained to an error must not quote the value
     else:

@@ -47,6 +47,9 @@ APPLICATION_ID: Final = 0x6974726E
 KEYS_APPLICATION_ID: Final = 0x6974726B
 """``itrk``: says that it is our keys file."""
 
+_HEADER_BYTES: Final = 512
+"""No database of SQLite is smaller: it has at least one page."""
+
 _KEYS = """
 CREATE TABLE {schema}.customer_keys (
     hash BLOB PRIMARY KEY,
@@ -216,7 +219,7 @@ async def found_by(connection: aiosqlite.Connection) -> Found | None:
         " epoch, owner, since, renewed, lease_s, locked FROM root, lease"
     )
     try:
-        [row] = msgspec.convert(rows, list[_Described])
+        [row] = msgspec.convert(rows, list[_Described], builtin_types=(bytes,))
     except (msgspec.ValidationError, ValueError):
         pass
     else:
@@ -359,4 +362,7 @@ def _missing(path: Path) -> bool:
         raise failure(error) from error
     if stat.S_ISDIR(status.st_mode):
         raise StoreFailed(os.strerror(errno.EISDIR))
+    if 0 < status.st_size < _HEADER_BYTES:
+        # SQLite takes it for a new file, and would write over what is left of it.
+        raise StoreFailed("the file is cut short")
     return status.st_size == 0

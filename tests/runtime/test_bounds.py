@@ -182,6 +182,8 @@ async def test_a_writer_lets_others_have_the_loop(opened):
         ("snapshot_s", None, "a number of seconds"),
         ("keep_unanswered", 1, "true or false"),
         ("durability", "fast", "full or normal"),
+        ("encoding", ["o200k_base"], "name of an encoding"),
+        ("encoding", "\ud800", "name of an encoding"),
     ],
 )
 def test_a_bad_setting_names_itself_its_bound_and_its_unit(name, value, said):
@@ -226,6 +228,9 @@ def test_settings_come_from_a_file_and_the_environment(tmp_path):
         ("keep_unanswered = 'perhaps'", {}, "keep_unanswered"),
         ("", {"INTERTURN_RETAIN_DAYS": "a month"}, "retain_days"),
         ("durability = 3", {}, "durability"),
+        (f"window = {'9' * 5_000}", {}, "interturn.toml"),
+        (f"window = {'[' * 3_000}", {}, "interturn.toml"),
+        ("", {"INTERTURN_WINDOW": "\udcff"}, "window"),
     ],
 )
 def test_a_bad_file_or_variable_names_the_setting(tmp_path, content, environ, name):
