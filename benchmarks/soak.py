@@ -30,12 +30,13 @@ from interturn.runtime.cell import Cell
 from interturn.runtime.customers import CustomerCell
 
 TURN_S: Final = 0.01  # virtual, of all visitors together: 100 turns a second
-AT_ONCE: Final = 256
+AT_ONCE: Final = 256  # visitors, at most half of the sessions in memory
 REGULARS: Final = 3  # the higher, the fewer sessions take most of the later visits
 WORDS: Final = (
-    "pedido factura martes jueves dirección entrega precio talla color devolución tarjeta cuenta"
-    " reserva vuelo hotel habitación teléfono correo plazo garantía repuesto técnico visita"
-).split()
+    *("pedido", "factura", "martes", "jueves", "dirección", "entrega", "precio", "talla", "color"),
+    *("devolución", "tarjeta", "cuenta", "reserva", "vuelo", "hotel", "habitación", "teléfono"),
+    *("correo", "plazo", "garantía", "repuesto", "técnico", "visita", "mañana", "tarde", "gracias"),
+)
 TURNS_A_VISIT: Final = (1, 9)
 
 
@@ -92,8 +93,11 @@ class ByteCounter:
 class Soak:
     """Visits to a runtime, until so many turns were held."""
 
-    def __init__(self, runtime: Runtime, clock: VirtualClock, turns: int, sessions: int) -> None:
+    def __init__(
+        self, runtime: Runtime, clock: VirtualClock, turns: int, sessions: int, at_once: int
+    ) -> None:
         self._runtime = runtime
+        self._at_once = at_once
         self._clock = clock
         self._turns = turns
         self._sessions = sessions
@@ -109,18 +113,18 @@ class Soak:
             while self.held < turns:
                 await self._visit(self._whose())
 
-        await asyncio.gather(*(visitors() for _ in range(AT_ONCE)))
+        await asyncio.gather(*(visitors() for _ in range(self._at_once)))
 
     def _whose(self) -> int:
         """Return a session: new ones at an even pace, else a regular, whoever isn't here now."""
-        due = 1 + self._sessions * self.held * 10 // (self._turns * 9)  # all within nine tenths
+        due = self._at_once + self._sessions * self.held // self._turns
         if self._seen < min(due, self._sessions):
             self._seen += 1
             number = self._seen - 1
         else:
             number = int(self._seen * self._random.random() ** REGULARS)
         while number in self._here:
-            number = (number + 1) % max(self._seen, AT_ONCE + 1)
+            number = (number + 1) % max(self._seen, self._at_once + 1)
         return number
 
     async def _visit(self, number: int) -> None:
@@ -149,25 +153,26 @@ class Figures:
 
     @staticmethod
     def heading() -> None:
-        """Print what the columns are."""
+        """Print what the columns are. ``cells`` are all that exist, kept or lost."""
         print(
-            f"{'turns':>10} {'resident':>9} {'sessions':>8} {'cells':>7} {'customers':>9} {'tasks':>5}"
-            f" {'files':>5} {'threads':>7} {'log':>7} {'database':>12} {'turns/s':>8}"
+            f"{'turns':>10} {'resident':>9} {'sessions':>8} {'cells':>7} {'customers':>9}"
+            f" {'tasks':>5} {'files':>5} {'threads':>7} {'log':>7} {'database':>12} {'turns/s':>8}"
         )
 
     def line(self, turns: int) -> None:
-        """Print how things are after so many turns. ``cells`` are all that exist, kept or lost."""
+        """Print how things are after so many turns."""
         now = time.perf_counter()
         before, then = self._last
         gc.collect()
         kinds = [type(thing) for thing in gc.get_objects()]
         self._resident.append(resident_mb())
         print(
-            f"{turns:>10,} {self._resident[-1]:>6,.0f} MB {self._runtime.statistics().sessions:>8,}"
-            f" {kinds.count(Cell):>7,} {kinds.count(CustomerCell):>9,} {len(asyncio.all_tasks()):>5}"
-            f" {len(os.listdir('/proc/self/fd')):>5} {threading.active_count():>7}"
-            f" {size(self._path, '-wal') / 2**20:>4,.0f} MB {size(self._path) / turns:>6,.0f} B/turn"
-            f" {(turns - before) / (now - then):>8,.0f}",
+            f"{turns:>10,} {self._resident[-1]:>6,.0f} MB"
+            f" {self._runtime.statistics().sessions:>8,} {kinds.count(Cell):>7,}"
+            f" {kinds.count(CustomerCell):>9,} {len(asyncio.all_tasks()):>5}"
+            f" {len(list(Path('/proc/self/fd').iterdir())):>5} {threading.active_count():>7}"
+            f" {size(self._path, '-wal') / 2**20:>4,.0f} MB"
+            f" {size(self._path) / turns:>6,.0f} B/turn {(turns - before) / (now - then):>8,.0f}",
             flush=True,
         )
         self._last = (turns, time.perf_counter())
@@ -205,10 +210,11 @@ async def main() -> None:
     parser.add_argument("--exact", action="store_true", help="count with tiktoken")
     parser.add_argument("--durability", choices=("full", "normal"), default="normal")
     given = parser.parse_args()
+    at_once = min(AT_ONCE, given.active // 2)
     clock = VirtualClock()
     settings = Settings(active=given.active, durability=given.durability)
     print(
-        f"{given.turns:,} turns, {given.sessions:,} sessions, {given.active:,} active, {AT_ONCE} at"
+        f"{given.turns:,} turns, {given.sessions:,} sessions, {given.active:,} active, {at_once} at"
         f" once; SQLite, durability {given.durability}; counter:"
         f" {'tiktoken' if given.exact else 'bytes / 4'}; folds offline;"
         f" facts: {'offline' if given.derive else 'none derived'}"
@@ -223,12 +229,13 @@ async def main() -> None:
             counter=None if given.exact else ByteCounter(),
             deriver=None if given.derive else Nothing(),
         ) as runtime:
-            soak, figures = Soak(runtime, clock, given.turns, given.sessions), Figures(runtime, path)
+            soak = Soak(runtime, clock, given.turns, given.sessions, at_once)
+            figures = Figures(runtime, path)
             figures.heading()
             for tenth in range(1, 11):
                 await soak.until(given.turns * tenth // 10)
+                await runtime.flush()  # what is left then is not work under way
                 figures.line(soak.held)
-            await runtime.flush()
             statistics = runtime.statistics()
             print(
                 f"resident at the end / after the first tenth: {figures.growth:.2f}"
