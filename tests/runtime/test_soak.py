@@ -35,6 +35,10 @@ def _log_bytes(path):
     return path.with_name(path.name + "-wal").stat().st_size
 
 
+def _open_files():
+    return len(list(FILES.iterdir()))
+
+
 def _threads():
     """Count threads but for anyio's workers, which are reused and bounded."""
     return sum("worker" not in thread.name for thread in threading.enumerate())
@@ -71,7 +75,7 @@ async def test_what_has_passed_leaves_nothing_behind(opened, clock, path, words,
             )
             assert cells == runtime.statistics().sessions <= ACTIVE
             assert max(customers, *keepings) <= ACTIVE
-            counts.append((len(asyncio.all_tasks()), _threads(), len(list(FILES.iterdir()))))
+            counts.append((len(asyncio.all_tasks()), _threads(), _open_files()))
         assert len(set(counts[1:])) == 1
         assert _log_bytes(path) <= LOG_BYTES
         await clock.advance(1_000)  # everybody has left
