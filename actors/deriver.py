@@ -96,7 +96,7 @@ class _Hearing:
     def changes(self) -> list[FactChange]:
         """Return what stands under a slot of its own, and what is taken back."""
         retracted: list[FactChange] = []
-        ordered = False
+        ordered, heard = False, 0
         for place, plain in enumerate(self._plains):
             words = self._words[place]
             rules = [rule for rule in shelf().waiting(words) if rule.tongue in self.tongues]
@@ -110,7 +110,8 @@ class _Hearing:
             if not (found or gone or speaks) or self._unserious(place):
                 continue
             # Whoever has just tried to give orders isn't believed who they are.
-            ordered = ordered or any(map(self._orders, range(place)))
+            ordered = ordered or any(map(self._orders, range(heard, place)))
+            heard = place
             if self._orders(place):
                 continue
             if ordered:

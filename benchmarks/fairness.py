@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import random
 import statistics
 import tempfile
 import time
@@ -26,6 +27,7 @@ from interturn.runtime import Keyring, Runtime, Settings
 
 VISITORS: Final = 8
 TURNS: Final = 25  # of each visitor, with the disturbance and without, in each round
+PAUSE_S: Final = 0.04  # at most, between a visitor's turns
 STUCK: Final = "atascado"
 VISITOR: Final = "Hola, quería saber si el pedido {} sale el martes, porque el jueves viajo."
 AGENT: Final = (
@@ -183,6 +185,7 @@ async def span(runtime: Runtime, until: asyncio.Task[object] | None) -> Span:
     """Let the visitors hold their turns, and on until a chore is done."""
     turns: list[float] = []
     stalls = [0.0]
+    chance = random.Random(1)  # noqa: S311 - the same pauses each time
 
     async def visitor(number: int) -> None:
         done = 0
@@ -193,6 +196,8 @@ async def span(runtime: Runtime, until: asyncio.Task[object] | None) -> Span:
             )
             turns.append(time.perf_counter() - started)
             done += 1
+            # In step they would share every commit, and any ninth visitor would split them.
+            await asyncio.sleep(chance.uniform(0, PAUSE_S))
 
     async def watch() -> None:
         while True:

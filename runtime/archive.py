@@ -40,6 +40,7 @@ from interturn.storage import (
     Opened,
     SessionRow,
     SqliteStore,
+    check_row,
     sealing,
 )
 from interturn.storage.errors import StorageError, Tampered, WrongKey
@@ -233,7 +234,7 @@ class Archive:
 
     async def _keeping(self, row: CustomerRow) -> CustomerKeeping:
         """Unwrap a customer's key; their snapshot is opened apart, as it rests now."""
-        return await self._vault.known(msgspec.structs.replace(row, snapshot=None))
+        return await self._vault.known(msgspec.structs.replace(row, snapshot=None, version=0))
 
     async def _sessions(self, customer: CustomerKeeping) -> list[str]:
         rows = await self._store.sessions_of(customer.ref)
@@ -355,6 +356,7 @@ def _state(row: CustomerRow, customer: CustomerKeeping) -> CustomerState | None:
     Raises:
         Tampered: it isn't this customer's, or was changed.
     """
+    check_row(row, "customers", f"snapshot {row.ref}")
     if row.snapshot is None:
         return None
     opened = customer.open_state(row.snapshot)

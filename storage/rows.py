@@ -105,6 +105,8 @@ def check_row(row: Row | CustomerRow | SessionRow, table: str, where: str) -> No
         Tampered: a value is none that was ever written.
     """
     check_values(msgspec.structs.astuple(row), _SHAPES[type(row)], table, where)
+    if isinstance(row, CustomerRow) and (row.snapshot is None) != (row.version == 0):
+        raise Tampered(table, where)  # a snapshot that was there once is gone
 
 
 def check_values(values: object, shape: Any, table: str, where: str) -> None:

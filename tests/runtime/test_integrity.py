@@ -233,3 +233,17 @@ async def test_a_session_without_its_rows_is_never_empty_to_a_reader(opened, pat
     async with Archive.open(path, keyring=keyring) as archive:
         with pytest.raises(Tampered):
             [m async for m in archive.transcript("s")]
+
+
+async def test_facts_whose_snapshot_is_gone_are_never_no_facts(opened, path, keyring):
+    """P14: a customer whose facts rested and are there no more is a loud error."""
+    async with opened() as runtime:
+        await runtime.customer("c").remember("Vive en Cádiz.", slot="home")
+    _change(path, "UPDATE customers SET snapshot = NULL")
+    async with opened() as runtime:
+        with pytest.raises(Tampered):
+            await runtime.customer("c").facts()
+    async with Archive.open(path, keyring=keyring) as archive:
+        with pytest.raises(Tampered):
+            await archive.customer("c")
+        assert [finding.kind for finding in (await archive.doctor()).findings] == ["tampered"]
