@@ -22,6 +22,7 @@ from interturn.actors.facts import Fact, FactChange
 from interturn.actors.guard import TRIM, Guard
 from interturn.actors.language import Language, detect
 from interturn.actors.message import Message
+from interturn.actors.pace import breathe
 from interturn.actors.private import MASK, masked
 from interturn.actors.prose import HEARD, prose
 from interturn.actors.relatives import Relatives
@@ -98,6 +99,7 @@ class _Hearing:
         retracted: list[FactChange] = []
         ordered, heard = False, 0
         for place, plain in enumerate(self._plains):
+            breathe()
             words = self._words[place]
             rules = [rule for rule in shelf().waiting(words) if rule.tongue in self.tongues]
             speaks = self.relatives.listens(words, self.tongues)

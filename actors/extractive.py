@@ -33,6 +33,7 @@ from interturn.actors.language import (
     speaker_of,
 )
 from interturn.actors.message import Message, Role
+from interturn.actors.pace import breathe
 from interturn.actors.ports import TokenCounter
 from interturn.actors.sentences import QUESTION_MARKS, bounded, cut, cut_to, parts, sentences
 from interturn.actors.summary import Summary
@@ -216,6 +217,7 @@ def _said(
         lectures = len(pieces) > _LECTURE and not any(is_code for is_code, _ in pieces)
         may_tell = _decides if lectures else _informs
     for is_code, piece in pieces:
+        breathe()
         if is_code:
             found.extend(code_line(piece, language))
         else:
@@ -285,6 +287,7 @@ def _choose(
     chosen: list[Candidate] = []
     most = min(_lines_a_turn(leaving) * max(1, turns), _MOST_LINES)
     while ranked and len(chosen) < most:
+        breathe()
         rank, message, place, weight, candidate = heappop(ranked)
         reading = candidate.reading
         ours = frozenset(reading.keys)
@@ -309,6 +312,7 @@ def _weighty(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, float
     visitors: set[int] = set()
     visitors.update(*[one.reading.keys for one in candidates if one.role == "visitor"])
     for candidate in candidates:
+        breathe()
         weight = candidate.weight
         if candidate.role == "agent" and not candidate.text.endswith(QUESTION_MARKS):
             weight = _as_agent(candidate, visitors)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from interturn.actors.language import Language
+from interturn.actors.pace import breathe
 
 ELLIPSIS: Final = "…"
 _TAIL: Final = 3  # one part in three is kept for the end of what is too long
@@ -51,6 +52,7 @@ def sentences(text: str, language: Language) -> list[str]:
     found: list[str] = []
     start = 0
     for end in _END.finditer(text):
+        breathe()
         close = end.end()
         if _ends(text, end.group(1), start, end.start(), close, language):
             _add(found, text[start:close])

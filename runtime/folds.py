@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable
 
 import anyio
-import anyio.to_thread
 
 from interturn.actors.commands import FoldDone, FoldTask
 from interturn.actors.errors import InterturnError
@@ -24,6 +23,7 @@ from interturn.runtime.clock import Alarm, Alarms
 from interturn.runtime.events import log
 from interturn.runtime.jobs import Jobs, raise_if_called_off
 from interturn.runtime.statistics import Counters
+from interturn.runtime.threads import in_thread
 from interturn.runtime.tokens import INLINE_BYTES
 
 
@@ -71,7 +71,7 @@ class Folding:
 
     async def _offline(self, task: FoldTask) -> Summary:
         if sum(len(message.text) for message in task.leaving) > INLINE_BYTES:
-            return await anyio.to_thread.run_sync(self._extracted, task)
+            return await in_thread(lambda: self._extracted(task))
         return self._extracted(task)
 
     def _extracted(self, task: FoldTask) -> Summary:

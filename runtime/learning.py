@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from interturn.actors.customer import CustomerLimits, Learnt, Refreshed
 from interturn.actors.deriver import derived
@@ -27,6 +26,7 @@ from interturn.runtime.events import log
 from interturn.runtime.jobs import Jobs, raise_if_called_off
 from interturn.runtime.lessons import Lesson
 from interturn.runtime.statistics import Counters
+from interturn.runtime.threads import in_thread
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.runtime.vault import Vault
 
@@ -66,6 +66,7 @@ class Learning:
         self._counter = counter
         self._limits = limits
         self._deriver = deriver
+        self._read_before = False
         self._profiler: Profiler = profiler or OfflineProfiler(counter)
 
     def __repr__(self) -> str:
@@ -163,9 +164,11 @@ class Learning:
             if not all(isinstance(change, FactChange) for change in changes):
                 raise TypeError("a deriver answers FactChange values")
             return changes
-        if sum(len(message.text) for message in turn) > INLINE_BYTES:
-            return await anyio.to_thread.run_sync(derived, turn, known)
-        return derived(turn, known)
+        if self._read_before and sum(len(message.text) for message in turn) <= INLINE_BYTES:
+            return derived(turn, known)
+        changes = await in_thread(lambda: derived(turn, known))
+        self._read_before = True  # what it knows of languages is loaded: some 200 ms
+        return changes
 
     def _failed(self, cell: CustomerCell, error: BaseException) -> None:
         """Let learning rest; the turn is tried again, and in the end read offline."""

@@ -9,8 +9,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-import anyio.to_thread
-
 from interturn.actors.commands import Answer, Asked, Known, Record, Release, Take, TurnRecorded
 from interturn.actors.errors import (
     BudgetExceeded,
@@ -36,6 +34,7 @@ from interturn.runtime.texts import (
     check_time,
     check_whole,
 )
+from interturn.runtime.threads import in_thread
 from interturn.runtime.tokens import INLINE_BYTES
 from interturn.runtime.vault import check_sequence
 
@@ -301,7 +300,7 @@ class Session:
         # Where history is sure to be dropped, it is compacted: milliseconds of reading.
         compacts = memory.history_tokens + given // _CHARACTERS_A_TOKEN > tokens
         if compacts or given > INLINE_BYTES or actor.text_bytes > _INLINE_HISTORY_BYTES:
-            return await anyio.to_thread.run_sync(assemble)
+            return await in_thread(assemble)
         return assemble()
 
     async def _recorded(self, answer: TurnRecorded | Known, visitor: str) -> Recorded:
