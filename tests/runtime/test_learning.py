@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import threading
 import weakref
 
 import pytest
 
+from interturn.actors.deriver import derived
 from interturn.actors.facts import FactChange
-from interturn.runtime import Settings, StoreFailed, jobs
+from interturn.runtime import Settings, StoreFailed, jobs, learning
 from interturn.runtime.customers import CustomerCell
 
 pytestmark = pytest.mark.anyio
@@ -442,3 +444,20 @@ async def test_a_forgotten_customer_is_out_of_memory(opened, clock):
         await runtime.customer("ana").forget()
         gc.collect()
         assert left() is None
+
+
+async def test_the_first_derivation_is_read_off_the_loop(opened, monkeypatch):
+    """Languages are loaded at the first derivation: that holds up nobody's turn."""
+    threads = []
+
+    def noted(turn, known):
+        threads.append(threading.get_ident())
+        return derived(turn, known)
+
+    monkeypatch.setattr(learning, "derived", noted)
+    async with opened() as runtime:
+        for _ in range(2):
+            await runtime.session("s", customer="c").record("Vivo en Sevilla.", "Vale.")
+            await runtime.flush()
+    assert len(threads) == 2
+    assert threads[0] != threading.get_ident() == threads[1]
