@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from interturn.runtime import InterturnError, Keyring, Runtime, Settings
 from interturn.runtime.archive import Archive, Remembered
+from interturn.runtime.cli import main
 
 FUZZ = settings(settings.get_profile("fuzz"))
 SETTINGS = Settings(window=4, keep_unanswered=True, snapshot_s=0)
@@ -319,6 +320,32 @@ async def _check(path, whole, table, column, hit):
     if table not in ("root", "lease") and column not in LINKS:
         assert not isinstance(served, Refused), served.error
         assert served >= set(OWNERS) - hit
+
+
+COMMANDS = [
+    ("doctor",),
+    ("doctor", "--json"),
+    *(("export", "--session", session_id) for session_id in OWNERS),
+    ("export", "--customer", "ana", "--format", "md"),
+    ("show", "--session", "s0"),
+    ("show", "--customer", "bea", "--json"),
+]
+
+
+@settings(FUZZ, max_examples=max(10, FUZZ.max_examples // 8))
+@given(CELLS, st.sampled_from(COMMANDS))
+def test_the_command_line_refuses_damage_in_one_line(whole, interturn, cell, command):
+    """P14: over a damaged database each command does its work, or ends with one line."""
+    path = interturn.folder / "memory.db"
+    path.write_bytes(whole.image)
+    path.with_name("memory.key").write_bytes(whole.key.read_bytes())
+    path.with_name("memory.key").chmod(0o600)
+    _damage(path, cell)
+    with interturn._streams("", {"INTERTURN_WINDOW": "4"}) as (_, err):
+        status = main(command)
+    complaint = err.getvalue().decode()
+    assert "Traceback" not in complaint
+    assert (status, complaint.count("\n")) in ((0, 0), (1, 1))
 
 
 FLIPS = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=8)
