@@ -6,11 +6,11 @@ runtime does, so a wrong key or a changed byte is as loud here.
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -26,8 +26,9 @@ from interturn.actors.ports import TokenCounter
 from interturn.actors.profile import render
 from interturn.actors.session import Layers, SessionActor
 from interturn.actors.window import OutOfOrder
-from interturn.runtime.errors import StoreFailed, public_errors
-from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
+from interturn.runtime.errors import public_errors
+from interturn.runtime.examination import Diagnosis, Examination, holding
+from interturn.runtime.keeping import CustomerKeeping, SessionKeeping, moment
 from interturn.runtime.pruning import check_page, only_pruned, pruned_through
 from interturn.runtime.settings import Settings
 from interturn.runtime.tokens import load_counter
@@ -43,48 +44,58 @@ from interturn.storage import (
     check_row,
     sealing,
 )
-from interturn.storage.errors import StorageError, Tampered, WrongKey
+from interturn.storage.errors import Tampered
 from interturn.storage.rows import ROLE_VISITOR
 
 _PAGE_ROWS: Final = 500
-_LOOKED_FOR: Final = 256
-_FRAGMENT_BYTES: Final = 12
-"""Long enough not to stand in a file of random bytes by chance (2 to the -96 a place)."""
 
 
-class Finding(Discreet, frozen=True):
-    """Something wrong in a database.
+class Holdings(Discreet, frozen=True):
+    """How much a database holds, without anyone's words or ids.
 
     Attributes:
-        kind: ``tampered``, ``wrong-key``, ``gap``, ``pair``, ``cursor``, ``mark``,
-            ``database`` or ``plaintext``.
-        where: the place, by number and never by id.
-    """
-
-    kind: str
-    where: str
-
-
-class Diagnosis(msgspec.Struct, frozen=True):
-    """What `Archive.doctor` found.
-
-    Attributes:
-        customers: customers in the database.
+        customers: customers, anonymous visitors included.
         sessions: sessions.
-        messages: messages.
+        messages: messages that were not pruned.
+        turns: of these messages.
         facts: facts of all customers.
-        unanswered: turns that are held, or were cut off by a crash, with their words kept.
-        looked_for: texts and ids that were searched for in the raw files.
-        findings: what is wrong, empty if nothing is.
+        summaries: sessions of which something was folded.
+        bytes: of the files, their logs included.
+        oldest: when the first message was said, by its time (UTC); None where there is none.
+        newest: when the last was.
+        schema: the version of the database's tables.
+        owner: the live process that holds it, as ``host/process id``, if any.
+        since: since when it does (UTC).
     """
 
     customers: int
     sessions: int
     messages: int
+    turns: int
     facts: int
-    unanswered: int
-    looked_for: int
-    findings: tuple[Finding, ...]
+    summaries: int
+    bytes: int
+    oldest: datetime | None
+    newest: datetime | None
+    schema: int
+    owner: str | None
+    since: datetime | None
+
+
+class SessionEntry(Discreet, frozen=True):
+    """A session in the list of all.
+
+    Attributes:
+        session: its id.
+        customer: the id of whose it is, None for an anonymous visitor.
+        messages: messages that were not pruned.
+        last: when the newest was said (UTC); None where there is none.
+    """
+
+    session: str
+    customer: str | None
+    messages: int
+    last: datetime | None
 
 
 class Remembered(Discreet, frozen=True):
@@ -166,8 +177,12 @@ class Archive:
                     root.key_id, root.wrapped, sealing.root_place(), table="root", where="secret"
                 )
             vault = Vault(store, keyring, Hasher(secret), None, Opened(0, 0, 0))
-            wal = path.with_name(path.name + "-wal")
-            files = tuple(file for file in (path, wal, apart) if file is not None)
+            files = tuple(
+                file.with_name(file.name + suffix)
+                for file in (path, apart)
+                if file is not None
+                for suffix in ("", "-wal")
+            )
             yield cls(store, vault, files, settings, counter)
         finally:
             await store.close()
@@ -273,6 +288,71 @@ class Archive:
             raise Tampered("sessions", f"cursor {loaded.session.ref}")
         return actor, keeping
 
+    async def holdings(self) -> Holdings:
+        """Count what is there.
+
+        Raises:
+            WrongKey, Tampered, StoreFailed: it can't be read.
+        """
+        facts = 0
+        with public_errors():
+            async for row in self._customers():
+                state = _state(row, await self._keeping(row))
+                facts += 0 if state is None else len(state.book.facts)
+            totals = await self._store.totals()
+            owned = await self._store.owned()
+            oldest, newest = _moment(totals.oldest), _moment(totals.newest)
+        return Holdings(
+            customers=totals.customers,
+            sessions=totals.sessions,
+            messages=totals.messages,
+            turns=totals.messages // 2,
+            facts=facts,
+            summaries=totals.folded,
+            bytes=sum(file.stat().st_size for file in self._files if file.exists()),
+            oldest=oldest,
+            newest=newest,
+            schema=totals.version,
+            owner=None if owned is None else owned.owner,
+            since=None if owned is None else owned.since,
+        )
+
+    async def entries(self) -> AsyncIterator[SessionEntry]:
+        """Iterate over all sessions, customer by customer, oldest first.
+
+        Raises:
+            WrongKey, Tampered, StoreFailed: it can't be read.
+        """
+        customers = self._customers()
+        while True:
+            with public_errors():
+                row = await anext(customers, None)
+                if row is None:
+                    return
+                keeping = await self._keeping(row)
+                entries = [
+                    await self._entry(session, keeping)
+                    for session in await self._store.sessions_of(row.ref)
+                ]
+            for entry in entries:
+                yield entry
+
+    async def _entry(self, row: SessionRow, customer: CustomerKeeping) -> SessionEntry:
+        messages, last = await self._store.extent(row.ref)
+        return SessionEntry(
+            self._vault.opened(row, customer).open_name(row),
+            customer.customer_id,
+            messages,
+            _moment(last),
+        )
+
+    async def _customers(self) -> AsyncGenerator[CustomerRow, None]:
+        after = 0
+        while page := await self._store.customers(after=after, limit=_PAGE_ROWS):
+            for row in page:
+                yield row
+            after = page[-1].ref
+
     async def doctor(self) -> Diagnosis:
         """Open every row and check that all agree.
 
@@ -283,17 +363,14 @@ class Archive:
         open; the database's own checks pass; and a fragment of each of the last 256
         texts, facts and ids that were read is nowhere in the raw files.
         """
-        examination = _Examination()
+        examination = Examination()
         with public_errors():
             for problem in await self._store.check():
                 examination.found("database", problem)
-            after = 0
-            while page := await self._store.customers(after=after, limit=_PAGE_ROWS):
-                for row in page:
-                    examination.customers += 1
-                    with examination.noting():
-                        await self._examine_customer(row, examination)
-                after = page[-1].ref
+            async for row in self._customers():
+                examination.customers += 1
+                with examination.noting():
+                    await self._examine_customer(row, examination)
             after = 0
             while left := await self._store.unanswered(after=after, limit=_PAGE_ROWS):
                 for words in left:
@@ -305,11 +382,11 @@ class Archive:
                         examination.look_for(open_words(keeping, words.sealed)[0])
                 after = left[-1].session.ref
         fragments = tuple(examination.fragments)
-        for file in await anyio.to_thread.run_sync(_holding, self._files, fragments):
+        for file in await anyio.to_thread.run_sync(holding, self._files, fragments):
             examination.found("plaintext", file.name)
         return examination.diagnosis()
 
-    async def _examine_customer(self, row: CustomerRow, examination: _Examination) -> None:
+    async def _examine_customer(self, row: CustomerRow, examination: Examination) -> None:
         customer = await self._keeping(row)
         with examination.noting():
             state = _state(row, customer)
@@ -324,7 +401,7 @@ class Archive:
                 await self._examine_session(session, customer, examination)
 
     async def _examine_session(
-        self, row: SessionRow, customer: CustomerKeeping, examination: _Examination
+        self, row: SessionRow, customer: CustomerKeeping, examination: Examination
     ) -> None:
         keeping = self._vault.opened(row, customer)
         examination.look_for(keeping.open_name(row))
@@ -366,74 +443,15 @@ def _state(row: CustomerRow, customer: CustomerKeeping) -> CustomerState | None:
         raise Tampered("customers", f"snapshot {row.ref}") from None
 
 
-class _Examination:
-    """What the doctor has seen so far."""
+def _moment(microseconds: int | None) -> datetime | None:
+    """Return a time that was read from a row without its seal.
 
-    def __init__(self) -> None:
-        self.customers = self.sessions = self.messages = self.facts = self.unanswered = 0
-        self.fragments: dict[bytes, None] = {}
-        self._findings: list[Finding] = []
-
-    def found(self, kind: str, where: str) -> None:
-        """Note something wrong."""
-        self._findings.append(Finding(kind, where))
-
-    def noting(self) -> _Noting:
-        """Note what storage refuses inside, and go on."""
-        return _Noting(self)
-
-    def look_for(self, text: str) -> None:
-        """Search the raw files for the middle of this text later, the newest of many."""
-        encoded = text.encode()
-        middle = max(0, len(encoded) - _FRAGMENT_BYTES) // 2
-        fragment = encoded[middle : middle + _FRAGMENT_BYTES]
-        # A run of one byte stands in any file: it would tell nothing.
-        if len(fragment) == _FRAGMENT_BYTES and len(set(fragment)) > _FRAGMENT_BYTES // 3:
-            self.fragments[fragment] = None
-            if len(self.fragments) > _LOOKED_FOR:
-                del self.fragments[next(iter(self.fragments))]
-
-    def diagnosis(self) -> Diagnosis:
-        """Return what was seen."""
-        return Diagnosis(
-            self.customers,
-            self.sessions,
-            self.messages,
-            self.facts,
-            self.unanswered,
-            len(self.fragments),
-            tuple(self._findings),
-        )
-
-
-class _Noting:
-    def __init__(self, examination: _Examination) -> None:
-        self._examination = examination
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        match error:
-            case Tampered(table=table, where=where):
-                self._examination.found("tampered", f"{table}, {where}")
-            case WrongKey():
-                self._examination.found("wrong-key", error.key_id)
-            case StoreFailed() | StorageError():
-                self._examination.found("database", str(error))
-            case _:
-                return False
-        return True
-
-
-def _holding(files: Iterable[Path], fragments: tuple[bytes, ...]) -> list[Path]:
-    """Return the files that hold any of the fragments."""
-    return [file for file in files if any(_holds(file, fragments))]
-
-
-def _holds(file: Path, fragments: tuple[bytes, ...]) -> Iterator[bool]:
-    if not file.exists() or not file.stat().st_size:
-        return
-    with file.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for fragment in fragments:
-            yield content.find(fragment) >= 0
+    Raises:
+        Tampered: it is none.
+    """
+    if microseconds is None:
+        return None
+    try:
+        return moment(microseconds)
+    except OverflowError:
+        raise Tampered("messages", "times") from None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,15 @@ from .connection import (
     immutable_uri,
     reading_uri,
 )
-from .errors import StoreFailed, Tampered
-from .lease import LockFile
+from .errors import StoreFailed, StoreOwned, Tampered
+from .lease import LockFile, host_of, this_owner
 from .rows import (
     CustomerRow,
     LoadedSession,
     Root,
     Row,
     SessionRow,
+    Totals,
     Unanswered,
     Underived,
     check_row,
@@ -106,6 +108,15 @@ JOIN customers ON customers.ref = own.customer
     LEFT JOIN {schema}.customer_keys AS held ON held.hash = customers.hash
 WHERE unanswered.session > ? AND unanswered.epoch <> ? ORDER BY own.ref LIMIT ?
 """
+
+_TOTALS = """
+SELECT (SELECT count(*) FROM customers), (SELECT count(*) FROM sessions), count(*),
+    (SELECT count(*) FROM sessions WHERE cursor > 0), min(at), max(at),
+    (SELECT user_version FROM pragma_user_version)
+FROM messages
+"""
+
+_TOTALS_SHAPE: Any = tuple[int, int, int, int, int | None, int | None, int]
 
 _AGED = """
 SELECT hash FROM sessions WHERE ref > ? AND ref <= ? AND ? > (
@@ -258,6 +269,37 @@ class Reading:
             (after, limit),
         )
         return [CustomerRow(*fields) for fields in found]
+
+    async def totals(self) -> Totals:
+        """Return how much there is. Reads every message's row, but for what is sealed in it."""
+        [fields] = await self._read(_TOTALS, ())
+        check_values(fields, _TOTALS_SHAPE, "messages", "times")
+        return Totals(*fields)
+
+    async def extent(self, session: int) -> tuple[int, int | None]:
+        """Return how many messages a session has, and the time of the newest, if any.
+
+        In microseconds since 1970 UTC.
+        """
+        [(count, last)] = await self._read(
+            "SELECT count(*), (SELECT at FROM messages WHERE session = ?1"
+            " ORDER BY seq DESC LIMIT 1) FROM messages WHERE session = ?1",
+            (session,),
+        )
+        check_values(last, int | None, "messages", f"session {session}")
+        return count, last
+
+    async def owned(self) -> StoreOwned | None:
+        """Return who holds the database, as the refusal that a newcomer would get; None if nobody.
+
+        Raises:
+            StoreFailed, SchemaTooNew: it can't be read any more.
+        """
+        lock = self._lock.look()
+        found = await schema.look(self._path, self._keys)
+        if found is None:
+            return None
+        return found.lease.refusal(lock, host=host_of(this_owner()), now=time.time())
 
     async def check(self) -> list[str]:
         """Return what the database itself finds wrong, by number and never by id.

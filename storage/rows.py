@@ -168,6 +168,28 @@ class Unanswered(msgspec.Struct, frozen=True, gc=False):
     sealed: bytes
 
 
+class Totals(msgspec.Struct, frozen=True, gc=False):
+    """How much a database holds, as of one moment.
+
+    Attributes:
+        customers: how many.
+        sessions: how many.
+        messages: how many.
+        folded: sessions whose cursor has moved.
+        oldest: the least time of a message, in microseconds since 1970 UTC; None if none.
+        newest: the greatest.
+        version: of the schema.
+    """
+
+    customers: int
+    sessions: int
+    messages: int
+    folded: int
+    oldest: int | None
+    newest: int | None
+    version: int
+
+
 class Erased(msgspec.Struct, frozen=True, gc=False):
     """What went with a customer.
 

@@ -7,8 +7,6 @@ arrive, and the runtime lives in another; neither waits for the other to leave.
 import contextlib
 import functools
 import sys
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -20,7 +18,7 @@ from interturn.runtime import BudgetExceeded, InvalidText, Runtime, Session
 from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import show_layers
 from interturn.runtime.cli.facts import show_remembered
-from interturn.runtime.cli.places import open_runtime
+from interturn.runtime.cli.places import DATABASE, Database, Files, Key, Keys, SettingsFile
 from interturn.runtime.cli.refusals import sentence
 from interturn.runtime.cli.terminal import Terminal, Work, plain
 from interturn.runtime.cli.texts import Texts
@@ -28,48 +26,43 @@ from interturn.runtime.cli.texts import Texts
 
 def chat(
     *,
-    db: Annotated[Path, typer.Option(help="help.db", envvar="INTERTURN_DB", metavar="PATH")] = Path(
-        "memory.db"
-    ),
-    key: Annotated[
-        Path | None, typer.Option(help="help.key", envvar="INTERTURN_KEY", metavar="PATH")
-    ] = None,
-    settings: Annotated[Path | None, typer.Option(help="help.settings", metavar="PATH")] = None,
+    db: Database = DATABASE,
+    key: Key = None,
+    keys: Keys = None,
+    settings: SettingsFile = None,
     session: Annotated[str, typer.Option(help="help.session", metavar="ID")] = "terminal",
     customer: Annotated[str | None, typer.Option(help="help.customer", metavar="ID")] = None,
     instructions: Annotated[str, typer.Option(help="help.instructions", metavar="TEXT")] = "",
     budget: Annotated[int | None, typer.Option(help="help.budget", min=1, metavar="N")] = None,
 ) -> Work:
     """Return the work of talking."""
-    talk = Talk(db, session, customer, instructions, budget)
-    return functools.partial(_chat, talk=talk, key=key, settings=settings)
+    talk = Talk(session, customer, instructions, budget)
+    return functools.partial(_chat, talk=talk, files=Files(db, key, keys, settings))
 
 
 class Talk(msgspec.Struct, frozen=True):
     """What is talked in.
 
     Attributes:
-        database: where it is kept.
         session_id: which conversation.
         customer: whose; None for whoever owns it.
         instructions: for the agent.
         budget: tokens of a request at most; None for the settings' own.
     """
 
-    database: Path
     session_id: str
     customer: str | None
     instructions: str
     budget: int | None
 
 
-def _chat(terminal: Terminal, *, talk: Talk, key: Path | None, settings: Path | None) -> int:
+def _chat(terminal: Terminal, *, talk: Talk, files: Files) -> int:
     if terminal.drawn:
         # Without it a terminal gives at most 4,096 bytes a line, and no way to correct them.
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401, PLC0415
     try:
-        _talk(terminal, open_runtime(talk.database, key, settings), talk)
+        _talk(terminal, files, talk)
     except KeyboardInterrupt:
         # While an answer was under way: a turn that was told of is on disk all the same.
         terminal.line()
@@ -77,17 +70,17 @@ def _chat(terminal: Terminal, *, talk: Talk, key: Path | None, settings: Path | 
     return 0
 
 
-def _talk(terminal: Terminal, opening: AbstractAsyncContextManager[Runtime], talk: Talk) -> None:
+def _talk(terminal: Terminal, files: Files, talk: Talk) -> None:
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(opening) as runtime,
+        portal.wrap_async_context_manager(files.runtime()) as runtime,
     ):
         session = portal.call(
             functools.partial(runtime.session, talk.session_id, customer=talk.customer)
         )
         layers = portal.call(session.layers)
         terminal.say(
-            "chat.welcome", db=talk.database, session=talk.session_id, count=_count(layers)
+            "chat.welcome", db=files.database, session=talk.session_id, count=_count(layers)
         )
         while (text := _heard(terminal)) is not None and text != "/quit":
             if text == "/layers":

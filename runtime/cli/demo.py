@@ -22,9 +22,10 @@ from interturn.actors.session import Layers
 from interturn.runtime import Keyring, Runtime
 from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import layers_drawing, show_layers
+from interturn.runtime.cli.exchanges import Transcript
 from interturn.runtime.cli.facts import show_remembered
 from interturn.runtime.cli.terminal import Terminal, Work
-from interturn.runtime.cli.transcripts import Transcript, read
+from interturn.runtime.cli.transcripts import read
 
 CONVERSATION = Path(__file__).with_name("conversation.es.json")
 SESSION, CUSTOMER = "web-7f3a", "marta"

@@ -7,7 +7,6 @@ is being destroyed.
 
 import functools
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -17,8 +16,15 @@ import typer
 from interturn.runtime import Erasure
 from interturn.runtime.archive import Remembered
 from interturn.runtime.cli.drawing import show_table
-from interturn.runtime.cli.places import open_archive, open_runtime
-from interturn.runtime.cli.reading import DATABASE, Database, Json, Key, SettingsFile
+from interturn.runtime.cli.places import (
+    DATABASE,
+    Database,
+    Files,
+    Json,
+    Key,
+    Keys,
+    SettingsFile,
+)
 from interturn.runtime.cli.refusals import Refusal
 from interturn.runtime.cli.terminal import Terminal, Work, plain
 
@@ -29,12 +35,13 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="help.yes")] = False,
     db: Database = DATABASE,
     key: Key = None,
+    keys: Keys = None,
     settings: SettingsFile = None,
     json: Json = False,
 ) -> Work:
     """Return the work of forgetting a customer."""
     return functools.partial(
-        _forget, customer=customer, yes=yes, database=db, key=key, settings=settings, json=json
+        _forget, customer=customer, yes=yes, files=Files(db, key, keys, settings), json=json
     )
 
 
@@ -43,23 +50,19 @@ def _forget(
     *,
     customer: str,
     yes: bool,
-    database: Path,
-    key: Path | None,
-    settings: Path | None,
+    files: Files,
     json: bool,
 ) -> int:
-    if not database.exists() or not database.stat().st_size:
-        # Opening would make one.
-        raise Refusal("error.NoDatabase", path=database)
+    files.check_there()
     if not (yes or (sys.stdin.isatty() and terminal.err.is_terminal)):
         raise Refusal("error.NotConfirmed")
 
     async def look() -> Remembered | None:
-        async with open_archive(database, key, settings) as archive:
+        async with files.archive() as archive:
             return await archive.customer(customer)
 
     async def erase() -> Erasure:
-        async with open_runtime(database, key, settings) as runtime:
+        async with files.runtime() as runtime:
             return await runtime.customer(customer).forget()
 
     if not yes:

@@ -5,11 +5,9 @@ They read beside a running owner, too: nothing is locked, nothing is written.
 
 import functools
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import anyio
 import msgspec
@@ -17,22 +15,22 @@ import typer
 
 from interturn.actors.message import Message
 from interturn.actors.session import Layers
-from interturn.runtime.archive import Archive, Diagnosis, Remembered
+from interturn.runtime.archive import Archive, Remembered
 from interturn.runtime.cli.documents import write_conversations
 from interturn.runtime.cli.drawing import message_lines, show_layers, show_table
 from interturn.runtime.cli.facts import show_remembered
-from interturn.runtime.cli.places import open_archive
+from interturn.runtime.cli.places import (
+    DATABASE,
+    Database,
+    Files,
+    Json,
+    Key,
+    Keys,
+    SettingsFile,
+)
 from interturn.runtime.cli.refusals import Misuse, Refusal
 from interturn.runtime.cli.terminal import Terminal, Work
-
-Database = Annotated[Path, typer.Option(help="help.db", envvar="INTERTURN_DB", metavar="PATH")]
-Key = Annotated[Path | None, typer.Option(help="help.key", envvar="INTERTURN_KEY", metavar="PATH")]
-SettingsFile = Annotated[
-    Path | None, typer.Option("--settings", help="help.settings", metavar="PATH")
-]
-Json = Annotated[bool, typer.Option("--json", help="help.json")]
-
-DATABASE = Path("memory.db")
+from interturn.runtime.examination import Diagnosis
 
 
 class Format(StrEnum):
@@ -49,12 +47,13 @@ def show(
     customer: Annotated[str | None, typer.Option(help="help.customer_show", metavar="ID")] = None,
     db: Database = DATABASE,
     key: Key = None,
+    keys: Keys = None,
     settings: SettingsFile = None,
     tail: Annotated[int, typer.Option(help="help.tail", min=0, metavar="N")] = 4,
     json: Json = False,
 ) -> Work:
     """Return the work of showing a session or a customer."""
-    files = functools.partial(open_archive, db, key, settings)
+    files = Files(db, key, keys, settings)
     if session is not None and customer is None:
         return functools.partial(_show, files=files, session=session, tail=tail, json=json)
     if customer is not None and session is None:
@@ -72,6 +71,7 @@ def export(
     ] = None,
     db: Database = DATABASE,
     key: Key = None,
+    keys: Keys = None,
 ) -> Work:
     """Return the work of writing conversations out."""
     if (session is None) == (customer is None):
@@ -82,18 +82,13 @@ def export(
         customer=customer,
         kind=format.value,
         output=output,
-        database=db,
-        key=key,
+        files=Files(db, key, keys),
     )
 
 
-def doctor(db: Database = DATABASE, key: Key = None, json: Json = False) -> Work:
+def doctor(db: Database = DATABASE, key: Key = None, keys: Keys = None, json: Json = False) -> Work:
     """Return the work of examining a database."""
-    return functools.partial(_doctor, database=db, key=key, json=json)
-
-
-Files: TypeAlias = Callable[[], AbstractAsyncContextManager[Archive]]
-"""Opens the files that a command reads."""
+    return functools.partial(_doctor, files=Files(db, key, keys), json=json)
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -107,7 +102,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 def _show(terminal: Terminal, *, files: Files, session: str, tail: int, json: bool) -> int:
     async def look() -> Shown:
-        async with files() as archive:
+        async with files.archive() as archive:
             layers = await archive.session(session)
             if layers is None:
                 raise Refusal("error.UnknownSession")
@@ -133,7 +128,7 @@ def _show(terminal: Terminal, *, files: Files, session: str, tail: int, json: bo
 
 def _show_customer(terminal: Terminal, *, files: Files, customer: str, json: bool) -> int:
     async def look() -> Remembered:
-        async with files() as archive:
+        async with files.archive() as archive:
             remembered = await archive.customer(customer)
             if remembered is None:
                 raise Refusal("error.UnknownCustomer")
@@ -154,11 +149,10 @@ def _export(
     customer: str | None,
     kind: str,
     output: Path | None,
-    database: Path,
-    key: Path | None,
+    files: Files,
 ) -> int:
     async def copy() -> None:
-        async with open_archive(database, key) as archive:
+        async with files.archive() as archive:
             sessions = await _chosen(archive, session, customer)
             title = terminal.texts("export.title", session=session or customer)
             conversations = ((name, archive.transcript(name)) for name in sessions)
@@ -179,9 +173,9 @@ async def _chosen(archive: Archive, session: str | None, customer: str | None) -
     return [session]
 
 
-def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool) -> int:
+def _doctor(terminal: Terminal, *, files: Files, json: bool) -> int:
     async def examine() -> Diagnosis:
-        async with open_archive(database, key) as archive:
+        async with files.archive() as archive:
             return await archive.doctor()
 
     diagnosis = anyio.run(examine)
@@ -197,7 +191,7 @@ def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool)
             (texts("doctor.unanswered"), diagnosis.unanswered),
             (texts("doctor.looked_for"), diagnosis.looked_for),
         ]
-        show_table(terminal, str(database), rows)
+        show_table(terminal, str(files.database), rows)
         for finding in diagnosis.findings:
             key_of_kind = f"finding.{finding.kind}"
             kind = texts(key_of_kind) if key_of_kind in texts else finding.kind
@@ -207,5 +201,5 @@ def _doctor(terminal: Terminal, *, database: Path, key: Path | None, json: bool)
         terminal.complain(texts("refusal", message=line))
         return 1
     if not json:
-        terminal.say("doctor.clean")
+        terminal.say("doctor.clean" if diagnosis.looked_for else "doctor.nothing")
     return 0

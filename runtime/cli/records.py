@@ -12,9 +12,11 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 LINE_BYTES = 1 << 28  # the longest LongMemEval line known is 10 MB; this is 26 of them
 DOCUMENT_BYTES = 1 << 30  # LongMemEval whole is 280 MB in one document
@@ -31,6 +33,7 @@ Reason = Literal[
     "unknown_shape",
     "wrong_shape",
     "unknown_role",
+    "unpaired",
 ]
 
 
@@ -191,3 +194,13 @@ def _plain_name(path: Path) -> str:
 def is_messages(items: list[Any]) -> bool:
     """Whether a list is a conversation of its own, and not a list of records."""
     return bool(items) and isinstance(items[0], dict) and "role" in items[0]
+
+
+def converted(value: object, kind: type[T], place: Place, prefix: str = "") -> T:
+    """Return ``value`` as ``kind``, or refuse with the place that isn't so."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        found = re.search(r"at `\$([^`]*)`", str(error))
+        where = prefix + (found[1] if found else "")
+    raise place.refusal("wrong_shape", where=where)

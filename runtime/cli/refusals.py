@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from interturn.actors.errors import InterturnError
+from interturn.runtime.cli.reasons import in_words
 from interturn.runtime.cli.records import TranscriptError
 from interturn.runtime.cli.texts import Texts
 
@@ -42,7 +43,7 @@ def sentence(error: BaseException, texts: Texts) -> str:
             return _declared(error, texts)
         case OSError(errno=int()):
             return _os(error, texts)
-    return texts("error.InterturnError", message=error)
+    return texts("error.InterturnError", message=in_words(str(error), texts))
 
 
 def _declared(error: InterturnError, texts: Texts) -> str:
@@ -50,8 +51,16 @@ def _declared(error: InterturnError, texts: Texts) -> str:
     for kind in type(error).__mro__:
         key = f"error.{kind.__name__}"
         if key in texts:
-            return texts(key, **{"message": error, **vars(error)})
+            return texts(key, **{"message": error, **_values(error, texts)})
     return str(error)
+
+
+def _values(error: InterturnError, texts: Texts) -> dict[str, object]:
+    """Return an error's fields, those that are sentences of ours in the language."""
+    return {
+        name: in_words(value, texts) if name in {"reason", "bound", "cause"} else value
+        for name, value in vars(error).items()
+    }
 
 
 def _transcript(error: TranscriptError, texts: Texts) -> str:

@@ -1,107 +1,81 @@
 """`interturn replay`: real conversations through a database, turn by turn.
 
-Every turn is a real one: the request is assembled, then the reply recorded. Its
-delivery id is its place in its conversation, so a replay that was stopped, by
-whatever means, can be run again: it finds how far each session got, checks that
-the newest turn there is its own, and goes on after it.
+Every turn is a real one: the request is assembled, then the reply recorded. Run
+again after it was stopped, it goes on (see `interturn.runtime.cli.playing`).
 
 Folds are awaited before the next turn, so that what each fold sees, and with it
 the summary, is the same however often the replay was stopped and continued.
 """
 
 import functools
-import itertools
 import statistics
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Annotated
 
 import anyio
-import anyio.to_thread
 import msgspec
 import typer
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from interturn.actors.message import Message
 from interturn.actors.session import Layers
 from interturn.runtime import BudgetExceeded, Runtime, Session
 from interturn.runtime.archive import Remembered
+from interturn.runtime.cli import playing
 from interturn.runtime.cli.drawing import show_layers, show_table
+from interturn.runtime.cli.exchanges import Exchange, LeftOut, Transcript
 from interturn.runtime.cli.facts import show_remembered
-from interturn.runtime.cli.places import disk_bytes, open_runtime
-from interturn.runtime.cli.refusals import Refusal
+from interturn.runtime.cli.places import Files, Json, Key, Keys, SettingsFile
+from interturn.runtime.cli.playing import Plan, Told, play_all, play_turns, telling
 from interturn.runtime.cli.terminal import INTERRUPTED, Terminal, Work
-from interturn.runtime.cli.transcripts import Exchange, LeftOut, Transcript, read
 
 FACTS_SHOWN = 20
 """As many as are read at a glance; `show --customer` shows all."""
 
-SESSIONS_AT_ONCE = 32
-"""Enough for turns of many sessions to share a commit, few enough to keep memory flat."""
+Paths = Annotated[list[Path], typer.Argument(help="help.files", metavar="FILE…")]
+Prefix = Annotated[str, typer.Option(help="help.prefix", metavar="TEXT")]
+Limit = Annotated[int | None, typer.Option(help="help.limit", min=0, metavar="N")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="help.verbose")]
 
 
 def replay(
     *,
-    files: Annotated[list[Path], typer.Argument(help="help.files", metavar="FILE…")],
+    files: Paths,
     db: Annotated[
         Path | None, typer.Option(help="help.db_replay", envvar="INTERTURN_DB", metavar="PATH")
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="help.key", envvar="INTERTURN_KEY", metavar="PATH")
-    ] = None,
-    settings: Annotated[Path | None, typer.Option(help="help.settings", metavar="PATH")] = None,
+    key: Key = None,
+    keys: Keys = None,
+    settings: SettingsFile = None,
     budget: Annotated[int | None, typer.Option(help="help.budget", min=1, metavar="N")] = None,
-    session_prefix: Annotated[str, typer.Option(help="help.prefix", metavar="TEXT")] = "",
-    limit: Annotated[int | None, typer.Option(help="help.limit", min=0, metavar="N")] = None,
-    json: Annotated[bool, typer.Option("--json", help="help.json")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="help.verbose")] = False,
+    session_prefix: Prefix = "",
+    limit: Limit = None,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> Work:
     """Return the work of replaying files."""
     return functools.partial(
         _replay,
-        files=files,
-        database=db,
-        key=key,
+        plan=Plan(tuple(files), session_prefix, limit, verbose),
+        kept=None if db is None else Files(db, key, keys, settings),
         settings=settings,
-        plan=Plan(session_prefix, budget, limit, verbose),
+        budget=budget,
         json=json,
     )
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """How to replay.
-
-    Attributes:
-        prefix: put before each session id.
-        budget: tokens of a request at most; None for the settings' own.
-        limit: conversations at most; None for all.
-        verbose: whether to tell of each turn that is on disk.
-    """
-
-    prefix: str = ""
-    budget: int | None = None
-    limit: int | None = None
-    verbose: bool = False
-
-
-class Tally(msgspec.Struct):
+class Tally(playing.Tally):
     """What a replay has seen so far; one of the totals is for each line of the table."""
 
-    sessions: int = 0
-    recorded: int = 0
-    already: int = 0
     over_budget: int = 0
     compacting: int = 0
     compacted: int = 0
     folds: int = 0
-    left_out: LeftOut = LeftOut()
     tokens: "array[int]" = msgspec.field(default_factory=lambda: array("L"))
     longest: tuple[int, str] = (0, "")
-    facts: dict[str, int] = {}
+    facts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -160,46 +134,29 @@ class Outcome(msgspec.Struct, frozen=True):
 def _replay(
     terminal: Terminal,
     *,
-    files: list[Path],
-    database: Path | None,
-    key: Path | None,
-    settings: Path | None,
     plan: Plan,
+    kept: Files | None,
+    settings: Path | None,
+    budget: int | None,
     json: bool,
 ) -> int:
-    # Read through before anything is written: a broken line 9,000 is told now.
-    total = sum(len(transcript.turns) for transcript in _transcripts(files, plan.limit))
     tally = Tally()
-    temporary = database is None
     with tempfile.TemporaryDirectory(prefix="interturn-") as folder:
-        path = Path(folder, "memory.db") if database is None else database
-        before = disk_bytes(path)
-        with _progress(terminal, total) as advance:
-
-            def told(session_id: str, turn: int) -> None:
-                advance()
-                if plan.verbose:
-                    terminal.complain(f"{session_id} {turn}")
-
+        files = kept or Files(Path(folder, "memory.db"), settings=settings)
+        before = files.bytes()
+        with telling(terminal, plan) as told:
             try:
-                outcome = anyio.run(
-                    functools.partial(
-                        _through,
-                        _transcripts(files, plan.limit),
-                        open_runtime(path, key, settings, temporary=temporary),
-                        plan=plan,
-                        tally=tally,
-                        told=told,
-                    )
-                )
+                opening = files.temporary() if kept is None else files.runtime()
+                run = functools.partial(_through, opening, plan, tally, told, budget)
+                outcome = anyio.run(run)
             except KeyboardInterrupt:
                 outcome = None
                 stopped = True
             else:
                 stopped = False
-        written = disk_bytes(path) - before
+        written = files.bytes() - before
     if stopped:
-        key_of_line = "replay.stopped_temporary" if temporary else "replay.stopped"
+        key_of_line = "replay.stopped_temporary" if kept is None else "replay.stopped"
         terminal.complain(terminal.texts(key_of_line, turns=tally.recorded + tally.already))
         return INTERRUPTED
     report = _report(tally, outcome, written)
@@ -207,37 +164,21 @@ def _replay(
         terminal.data(msgspec.json.encode(report).decode() + "\n")
         return 0
     _show(terminal, report)
-    if temporary:
+    if kept is None:
         terminal.say("replay.temporary")
     return 0
 
 
-def _transcripts(files: list[Path], limit: int | None) -> Iterator[Transcript]:
-    return itertools.islice(itertools.chain.from_iterable(map(read, files)), limit)
-
-
 async def _through(
-    transcripts: Iterator[Transcript],
     opening: AbstractAsyncContextManager[Runtime],
-    *,
     plan: Plan,
     tally: Tally,
-    told: Callable[[str, int], None],
+    told: Told,
+    budget: int | None,
 ) -> Outcome | None:
     """Play all conversations; return what the longest has become."""
     async with opening as runtime:
-        failure: BaseException | None = None
-        try:
-            async with anyio.create_task_group() as tasks:
-                send, receive = anyio.create_memory_object_stream[Transcript](0)
-                tasks.start_soon(_feed, transcripts, send)
-                async with receive:
-                    for _ in range(SESSIONS_AT_ONCE):
-                        tasks.start_soon(_play_some, runtime, receive.clone(), plan, tally, told)
-        except ExceptionGroup as group:
-            failure = _first(group)
-        if failure is not None:
-            raise failure
+        await play_all(plan, tally, functools.partial(_play, runtime, tally, told, budget))
         await runtime.flush()
         tally.folds = runtime.statistics().folds
         if not tally.longest[0]:
@@ -249,110 +190,44 @@ async def _through(
         return Outcome(await session.layers(), remembered)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error that isn't a group itself."""
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-async def _feed(
-    transcripts: Iterator[Transcript], send: MemoryObjectSendStream[Transcript]
-) -> None:
-    """Read on as the players ask for more, away from the event loop."""
-    async with send:
-        while (transcript := await anyio.to_thread.run_sync(next, transcripts, None)) is not None:
-            await send.send(transcript)
-
-
-async def _play_some(
-    runtime: Runtime,
-    receive: MemoryObjectReceiveStream[Transcript],
-    plan: Plan,
-    tally: Tally,
-    told: Callable[[str, int], None],
-) -> None:
-    async with receive:
-        async for transcript in receive:
-            tally.left_out += transcript.left_out
-            if transcript.turns:
-                tally.sessions += 1
-                await _play(runtime, transcript, plan, tally, told)
-
-
 async def _play(
-    runtime: Runtime,
-    transcript: Transcript,
-    plan: Plan,
-    tally: Tally,
-    told: Callable[[str, int], None],
+    runtime: Runtime, tally: Tally, told: Told, budget: int | None, transcript: Transcript
 ) -> None:
-    """Play one conversation from where it stands to its end."""
-    session_id = plan.prefix + transcript.session_id
-    session = runtime.session(session_id, customer=transcript.customer)
+    session_id, customer = transcript.session_id, transcript.customer
     tally.longest = max(tally.longest, (len(transcript.turns), session_id))
-    start = await _standing(session, transcript)
-    tally.already += start
-    for number in range(start):
-        told(session_id, number + 1)
+    say = functools.partial(_say, runtime, tally, budget)
+    session = await play_turns(runtime, transcript, tally, told, say)
     await runtime.flush()
-    for number, exchange in enumerate(transcript.turns[start:], start + 1):
-        delivery_id = f"replay:{number}"
-        stored: Message | None
-        try:
-            async with session.turn(
-                exchange.visitor, budget=plan.budget, delivery_id=delivery_id
-            ) as turn:
-                stored = turn.already
-                if stored is None:
-                    tally.tokens.append(turn.request.tokens)
-                    compacted = turn.request.receipt.compacted
-                    tally.compacting += compacted > 0
-                    tally.compacted = max(tally.compacted, compacted)
-                    recorded = await turn.reply(exchange.agent, at=exchange.at)
-                    stored = recorded.reply if recorded.duplicate else None
-        except BudgetExceeded:
-            # No model could have been asked, yet it was said: it belongs to the conversation.
-            recorded = await session.record(
-                exchange.visitor, exchange.agent, delivery_id=delivery_id, at=exchange.at
-            )
-            stored = recorded.reply if recorded.duplicate else None
-            tally.over_budget += not recorded.duplicate
-        if stored is None:
-            tally.recorded += 1
-        else:
-            _same(stored, exchange)
-            tally.already += 1
-        told(session_id, number)
-        await runtime.flush()
     # A customer of several sessions is counted again after each.
-    whose = session_id if transcript.customer is None else f"customer {transcript.customer}"
+    whose = session_id if customer is None else f"customer {customer}"
     tally.facts[whose] = len(await session.customer.facts())
 
 
-async def _standing(session: Session, transcript: Transcript) -> int:
-    """Return how many turns of the transcript are there already, from one look at the newest.
-
-    0 where the newest turn isn't this transcript's: then each turn finds out for itself.
-    """
-    layers = await session.layers()
-    newest = (*layers.surplus, *layers.window)
-    turns = (newest[-1].seq if newest else layers.cursor) // 2
-    if not 0 < turns <= len(transcript.turns):
-        return 0
-    exchange = transcript.turns[turns - 1]
+async def _say(
+    runtime: Runtime,
+    tally: Tally,
+    budget: int | None,
+    session: Session,
+    exchange: Exchange,
+    delivery_id: str,
+) -> Message | None:
+    await runtime.flush()
     try:
-        async with session.turn(exchange.visitor, delivery_id=f"replay:{turns}") as turn:
-            if turn.already is None:
-                return 0
-            _same(turn.already, exchange)
-            return turns
+        async with session.turn(exchange.visitor, budget=budget, delivery_id=delivery_id) as turn:
+            if turn.already is not None:
+                return turn.already
+            tally.tokens.append(turn.request.tokens)
+            compacted = turn.request.receipt.compacted
+            tally.compacting += compacted > 0
+            tally.compacted = max(tally.compacted, compacted)
+            recorded = await turn.reply(exchange.agent, at=exchange.at)
     except BudgetExceeded:
-        return 0
-
-
-def _same(stored: Message, exchange: Exchange) -> None:
-    if stored.text != exchange.agent:
-        raise Refusal("error.ReplayDiffers")
+        # No model could have been asked, yet it was said: it belongs to the conversation.
+        recorded = await session.record(
+            exchange.visitor, exchange.agent, delivery_id=delivery_id, at=exchange.at
+        )
+        tally.over_budget += not recorded.duplicate
+    return recorded.reply if recorded.duplicate else None
 
 
 def _report(tally: Tally, outcome: Outcome | None, written: int) -> Report:
@@ -410,21 +285,3 @@ def _show(terminal: Terminal, report: Report) -> None:
         if count
     ]
     show_table(terminal, texts("replay.title"), [(texts(key), count) for key, count in rows])
-
-
-@contextmanager
-def _progress(terminal: Terminal, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on standard error while turns go by, if that is a terminal."""
-    if not terminal.progress:
-        yield lambda: None
-        return
-    with Progress(
-        TextColumn(terminal.texts("replay.progress")),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-    ) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)

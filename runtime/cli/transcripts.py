@@ -2,8 +2,9 @@
 
 Known by their keys, not by their names: LoCoMo conversations, dialogues of the
 Schema-Guided Dialogue set (SGD), LongMemEval questions with their haystack
-sessions, and OpenAI-style ``{"messages": […]}`` objects or bare lists of
-messages. How a file comes to its records stands in `interturn.runtime.cli.records`.
+sessions, OpenAI-style ``{"messages": […]}`` objects or bare lists of messages,
+and the lines that ``interturn export`` writes. How a file comes to its records
+stands in `interturn.runtime.cli.records`.
 
 What comes out is turns: what the visitor said and what the agent replied.
 Whatever is no part of one is left out and counted, never guessed at: what the
@@ -14,75 +15,25 @@ holds, nor is chained to anything that holds, a word of the content.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-from interturn.actors.message import Discreet
-from interturn.runtime.cli.records import Place, TranscriptError, is_messages, records
-
-T = TypeVar("T")
-
-
-class Exchange(Discreet, frozen=True):
-    """One turn of a transcript.
-
-    Attributes:
-        visitor: what the visitor said.
-        agent: what the agent replied.
-        at: when, where the file says so (UTC unless it names a zone).
-    """
-
-    visitor: str
-    agent: str
-    at: datetime | None = None
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    """What a file holds that is no part of any turn, counted.
-
-    Attributes:
-        openings: messages of the agent with no visitor before them.
-        last_words: messages of the visitor with no reply.
-        instructions: system and developer messages.
-        tools: tool and function messages, calls and results.
-        parts: images, audio, files and other parts that are no text.
-        empty: messages with no text at all.
-    """
-
-    openings: int = 0
-    last_words: int = 0
-    instructions: int = 0
-    tools: int = 0
-    parts: int = 0
-    empty: int = 0
-
-    def __add__(self, other: LeftOut) -> LeftOut:
-        """Add count by count."""
-        return LeftOut(
-            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
-        )
-
-
-class Transcript(Discreet, frozen=True):
-    """One conversation of a file.
-
-    Attributes:
-        session_id: its name; stable for this file, and unique in it.
-        customer: whose it is, where the file says so.
-        turns: in order.
-        left_out: what is in the file and in no turn.
-    """
-
-    session_id: str
-    customer: str | None
-    turns: tuple[Exchange, ...]
-    left_out: LeftOut
+from interturn.runtime.cli.exchanges import Transcript, Turns
+from interturn.runtime.cli.exported import exported, is_exported
+from interturn.runtime.cli.records import (
+    Place,
+    TranscriptError,
+    converted,
+    is_messages,
+    records,
+)
 
 
 def read(path: Path) -> Iterator[Transcript]:
@@ -96,19 +47,29 @@ def read(path: Path) -> Iterator[Transcript]:
         # A pipe can't be read a second time, so a replay of it couldn't be continued.
         raise TranscriptError(str(path), "not_a_file")
     names: Counter[str] = Counter()
+    for transcript in _named(path):
+        times = names[transcript.session_id] = names[transcript.session_id] + 1
+        yield (
+            transcript
+            if times == 1
+            else msgspec.structs.replace(transcript, session_id=f"{transcript.session_id}#{times}")
+        )
+
+
+def _named(path: Path) -> Iterator[Transcript]:
+    """Yield the conversations under the names that the file gives them, or its own."""
+    found = records(path)
+    first = list(itertools.islice(found, 1))
+    found = itertools.chain(first, found)
+    if any(is_exported(record) for _, record in first):
+        yield from exported(found)
+        return
     stem = _stem(path)
     number = 0
-    for place, record in records(path):
+    for place, record in found:
         for transcript in _conversations(record, place, stem, number):
             number += 1
-            times = names[transcript.session_id] = names[transcript.session_id] + 1
-            yield (
-                transcript
-                if times == 1
-                else msgspec.structs.replace(
-                    transcript, session_id=f"{transcript.session_id}#{times}"
-                )
-            )
+            yield transcript
 
 
 def _stem(path: Path) -> str:
@@ -124,7 +85,7 @@ def _conversations(record: object, place: Place, stem: str, number: int) -> Iter
     if isinstance(record, list):
         if not is_messages(record):
             raise place.refusal("unknown_shape")
-        yield _spoken(_as(record, list[_OpenaiMessage], place), place, "", unnamed)
+        yield _spoken(converted(record, list[_OpenaiMessage], place), place, "", unnamed)
     elif not isinstance(record, dict):
         raise place.refusal("unknown_shape")
     elif isinstance(record.get("conversation"), dict):
@@ -137,16 +98,6 @@ def _conversations(record: object, place: Place, stem: str, number: int) -> Iter
         yield _sgd(record, place, unnamed)
     else:
         raise place.refusal("unknown_shape")
-
-
-def _as(value: object, kind: type[T], place: Place, prefix: str = "") -> T:
-    """Return ``value`` as ``kind``, or refuse with the place that isn't so."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        found = re.search(r"at `\$([^`]*)`", str(error))
-        where = prefix + (found[1] if found else "")
-    raise place.refusal("wrong_shape", where=where)
 
 
 # LoCoMo: two people over months, in dated sessions; here one long conversation
@@ -163,18 +114,18 @@ class _LocomoMessage(msgspec.Struct):
 
 
 def _locomo(record: object, place: Place, unnamed: str) -> Transcript:
-    whole = _as(record, _Locomo, place)
+    whole = converted(record, _Locomo, place)
     numbers = sorted(
         int(found[1])
         for key in whole.conversation
         if (found := re.fullmatch(r"session_([0-9]{1,9})", key))
     )
-    turns = _Turns()
+    turns = Turns()
     visitor: str | None = None
     for number in numbers:
         key = f"session_{number}"
         # A key such as session_007 is another spelling: not ours to read.
-        messages = _as(
+        messages = converted(
             whole.conversation.get(key, []),
             list[_LocomoMessage],
             place,
@@ -236,8 +187,8 @@ class _Sgd(msgspec.Struct):
 
 
 def _sgd(record: object, place: Place, unnamed: str) -> Transcript:
-    whole = _as(record, _Sgd, place)
-    turns = _Turns()
+    whole = converted(record, _Sgd, place)
+    turns = Turns()
     for turn in whole.turns:
         turns.hear("visitor" if turn.speaker == "USER" else "agent", turn.utterance, None)
     # The train, dev and test parts count their dialogues from the same number.
@@ -257,7 +208,7 @@ class _LongMemEval(msgspec.Struct):
 
 
 def _longmemeval(record: object, place: Place, stem: str) -> Iterator[Transcript]:
-    row = _as(record, _LongMemEval, place)
+    row = converted(record, _LongMemEval, place)
     if not row.question_id:
         raise place.refusal("wrong_shape", where=".question_id")
     sessions = row.haystack_sessions
@@ -268,7 +219,7 @@ def _longmemeval(record: object, place: Place, stem: str) -> Iterator[Transcript
     if len(dates) != len(sessions):
         raise place.refusal("wrong_shape", where=".haystack_dates")
     for number, (session, session_id, date) in enumerate(zip(sessions, ids, dates, strict=True)):
-        turns = _Turns()
+        turns = Turns()
         where = f".haystack_sessions[{number}]"
         _hear_messages(turns, session, _longmemeval_time(date), place, where)
         yield turns.transcript(f"{row.question_id}/{session_id or stem}", row.question_id)
@@ -295,19 +246,19 @@ class _Openai(msgspec.Struct):
 
 
 def _openai(record: object, place: Place, unnamed: str) -> Transcript:
-    return _spoken(_as(record, _Openai, place).messages, place, ".messages", unnamed)
+    return _spoken(converted(record, _Openai, place).messages, place, ".messages", unnamed)
 
 
 def _spoken(
     messages: Iterable[_OpenaiMessage], place: Place, where: str, unnamed: str
 ) -> Transcript:
-    turns = _Turns()
+    turns = Turns()
     _hear_messages(turns, messages, None, place, where)
     return turns.transcript(unnamed, None)
 
 
 def _hear_messages(
-    turns: _Turns,
+    turns: Turns,
     messages: Iterable[_OpenaiMessage],
     at: datetime | None,
     place: Place,
@@ -353,42 +304,3 @@ def _content(content: str | list[Any] | None, place: Place, where: str) -> tuple
         else:
             parts += 1
     return "\n".join(text for text in texts if text), tools, parts
-
-
-# Turns out of messages
-
-
-class _Turns:
-    """Pairs what is heard into turns: several messages of one side are one, joined by lines."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self._turns: list[Exchange] = []
-        self._visitor: list[str] = []
-        self._agent: list[str] = []
-        self._at: datetime | None = None
-
-    def hear(self, side: Literal["visitor", "agent"], text: str, at: datetime | None) -> None:
-        if not text.strip():
-            self.counts["empty"] += 1
-        elif side == "agent":
-            if self._visitor:
-                self._agent.append(text)
-            else:
-                self.counts["openings"] += 1
-        else:
-            if self._agent:
-                self._close()
-            if not self._visitor:
-                self._at = at
-            self._visitor.append(text)
-
-    def _close(self) -> None:
-        self._turns.append(Exchange("\n".join(self._visitor), "\n".join(self._agent), self._at))
-        self._visitor, self._agent = [], []
-
-    def transcript(self, session_id: str, customer: str | None) -> Transcript:
-        if self._agent:
-            self._close()
-        self.counts["last_words"] += len(self._visitor)
-        return Transcript(session_id, customer, tuple(self._turns), LeftOut(**self.counts))

@@ -13,6 +13,10 @@ from html.parser import HTMLParser
 import pytest
 
 ESCAPE = "\x1b"
+COMMANDS = [
+    *("demo", "chat", "replay", "show", "export", "import"),
+    *("forget", "doctor", "stats", "keys"),
+]
 
 
 def lines(text):
@@ -54,7 +58,7 @@ def test_version_and_help_in_both_languages(interturn):
         assert "Uso:" in spanish.stdout
         assert "help." not in spanish.stdout
         assert "Show this" not in spanish.stdout
-    for command in ("demo", "chat", "replay", "show", "export", "forget", "doctor", "keys"):
+    for command in COMMANDS:
         page = interturn(command, "--lang", "es", "--help").stdout
         assert "Muestra esta ayuda" in page
         assert "help." not in page

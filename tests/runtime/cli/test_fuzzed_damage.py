@@ -325,6 +325,8 @@ async def _check(path, whole, table, column, hit):
 COMMANDS = [
     ("doctor",),
     ("doctor", "--json"),
+    ("stats",),
+    ("stats", "--sessions"),
     *(("export", "--session", session_id) for session_id in OWNERS),
     ("export", "--customer", "ana", "--format", "md"),
     ("show", "--session", "s0"),

@@ -35,7 +35,12 @@ def test_replay_shows_the_layers_and_a_table(interturn):
     path = interturn.write("a.json", [conversation, interturn.conversation(2)])
     shown = interturn("replay", path, "--lang", "es").stdout
     assert "Sesión a/1" in shown
-    for row in ("Sesiones: 2", "Turnos grabados: 11", "Pliegues: 3", "Fuera: instrucciones: 1"):
+    for row in (
+        "Sesiones: 2",
+        "Turnos guardados: 11",
+        "Ampliaciones del resumen: 3",
+        "Fuera: instrucciones: 1",
+    ):
         assert row in shown
     assert "Base de datos temporal" in shown
     assert [found.name for found in interturn.folder.iterdir()] == ["a.json"]

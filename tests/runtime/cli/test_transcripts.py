@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interturn.runtime.cli.exchanges import LeftOut, Transcript
 from interturn.runtime.cli.records import TranscriptError
-from interturn.runtime.cli.transcripts import LeftOut, Transcript, read
+from interturn.runtime.cli.transcripts import read
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
