@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, TypeVar
 
@@ -415,7 +416,11 @@ class Cell:
         self, letter: Letter, reply: object = None, *, error: BaseException | None = None
     ) -> None:
         if letter.counted:
-            self._house.answered(failed=error is not None, late=letter.abandoned)
+            self._house.answered(
+                failed=error is not None,
+                late=letter.abandoned,
+                duplicate=isinstance(reply, Known),
+            )
         if error is None:
             letter.promise.keep(reply)
         else:
@@ -478,8 +483,13 @@ class Cell:
             return
         self.actor = self.keeping = None
         self._rest(rest_s)
-        self.refuse_waiting(lambda: Quarantined(self.key, rest_s))
+        self.refuse_waiting(self.quarantined)
         self._house.freed()
+
+    def quarantined(self) -> Quarantined:
+        """Make the error of a cell that rests, with the time that is left."""
+        left_s = max(0.0, self.retry_at - self._house.now())
+        return Quarantined(self.key, self._house.utc() + timedelta(seconds=left_s), left_s)
 
     def _rest(self, rest_s: float) -> None:
         self.retry_at = self._house.now() + rest_s

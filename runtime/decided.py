@@ -88,7 +88,6 @@ class Decided:
             return
         counters.in_flight -= self._letter.counted
         if isinstance(outcome, Known):
-            counters.duplicates += 1
             self._cell.settled(self._letter, self._what, outcome.seq, None)
             return
         self._keeping.written(self._what)

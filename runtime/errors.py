@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from interturn.actors.errors import (
     BudgetExceeded,
@@ -113,10 +114,13 @@ class Overloaded(InterturnError):
 
 
 class TurnTimeout(InterturnError, TimeoutError):
-    """The turn wasn't taken within its time. Nothing was written.
+    """What was asked for didn't happen within its time.
 
     Attributes:
-        started: whether the work had begun; a turn that only waited had not.
+        started: whether the work had begun. What only waited had not: nothing was
+            written. What was on its way to the disk had: it completes, and its
+            answer is discarded. A turn that was being taken is given back; what
+            was being recorded is there, and its delivery id tells.
     """
 
     def __init__(self, *, started: bool) -> None:
@@ -128,10 +132,14 @@ class TurnTimeout(InterturnError, TimeoutError):
 
 
 class Reentered(InterturnError, RuntimeError):
-    """A turn was asked for by a task that holds this session's turn: it would wait for itself."""
+    """What was asked for would wait for whoever asks.
+
+    A task that holds a session's turn asks for it again, or a port that the runtime
+    waits for asks it to `Runtime.flush`.
+    """
 
     def __str__(self) -> str:
-        return "this task holds the session's turn already: it would wait for itself"
+        return "whoever asks holds the turn, or is the port, that this would wait for"
 
 
 class WrongLoop(InterturnError, RuntimeError):
@@ -170,12 +178,14 @@ class Quarantined(InterturnError):
 
     Attributes:
         key: the actor's kind and the keyed hash of its id.
-        retry_s: seconds until it is tried again.
+        retry_at: when it is tried again (UTC).
+        retry_s: seconds until then.
     """
 
-    def __init__(self, key: str, retry_s: float) -> None:
-        super().__init__(key, retry_s)
+    def __init__(self, key: str, retry_at: datetime, retry_s: float) -> None:
+        super().__init__(key, retry_at, retry_s)
         self.key = key
+        self.retry_at = retry_at
         self.retry_s = retry_s
 
     def __str__(self) -> str:

@@ -18,6 +18,9 @@ import anyio
 
 from interturn.runtime.events import log
 
+_JOBS: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("interturn.jobs")
+"""Whose job the code that asks is part of; a clean context has none."""
+
 PATIENCE_S: Final = 5.0
 """Seconds that jobs are given to end when all are called off."""
 
@@ -53,6 +56,11 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._scopes)
 
+    @property
+    def inside(self) -> bool:
+        """Whether whoever asks runs in one of these jobs, or in a task that one has started."""
+        return _JOBS.get(None) is self
+
     def start(
         self,
         job: Job,
@@ -65,6 +73,7 @@ class Jobs:
         contextvars.Context().run(self._spawn, self._run, scope, job, args)
 
     async def _run(self, scope: anyio.CancelScope, job: Job, args: tuple[object, ...]) -> None:
+        _JOBS.set(self)
         try:
             with scope:
                 await job(*args)

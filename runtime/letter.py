@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interturn.actors.commands import Command, Durable
@@ -58,14 +59,23 @@ class House(Protocol):
     def admit(self, cell: Cell, command: object) -> None:
         """Count a message in, or raise `MailboxFull`, `Overloaded`, `RuntimeClosed`."""
 
-    def answered(self, *, failed: bool, late: bool) -> None:
-        """Count a message out; ``late`` says that whoever sent it has left."""
+    def answered(self, *, failed: bool, late: bool, duplicate: bool = False) -> None:
+        """Count a message out.
+
+        Args:
+            failed: it was answered with an error.
+            late: whoever sent it has left.
+            duplicate: the answer is that the delivery was recorded before.
+        """
 
     def queued(self, change: int) -> None:
         """Count messages into queues, or out of them."""
 
     def now(self) -> float:
         """Return monotonic seconds."""
+
+    def utc(self) -> datetime:
+        """Return the present time in UTC."""
 
     def go_on(self, cell: Cell) -> None:
         """Call `Cell.pump` from a task of the runtime's."""

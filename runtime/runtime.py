@@ -183,7 +183,12 @@ class Runtime:
         """Return when no fold, derivation, profile refresh or reading of facts is outstanding.
 
         What rests after a failure is tried once more at once; if it fails again,
-        it is left to its back-off. It waits for ports as long as they take.
+        it is left to its back-off. It waits for ports as long as they take, so bound
+        it with a timeout of your own (``asyncio.timeout``): it may be cancelled at any
+        time, and what it waited for goes on.
+
+        Raises:
+            Reentered: a port asks for it, while it would be waited for.
         """
         await self._supervisor().flush()
 

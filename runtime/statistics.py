@@ -30,7 +30,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         rejected: messages that a bound kept out.
         late_replies: answers whose caller had left.
         turns: turns recorded.
-        duplicates: deliveries that were recorded before.
+        duplicates: messages answered with a delivery that was recorded before.
         folds: folds kept.
         folds_failed: folds that failed or were refused.
         folds_offline: folds that the offline summarizer did in a model's stead.

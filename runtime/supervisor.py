@@ -40,7 +40,7 @@ from interturn.runtime.decided import Decided
 from interturn.runtime.errors import (
     MailboxFull,
     Overloaded,
-    Quarantined,
+    Reentered,
     RuntimeClosed,
     TurnTimeout,
 )
@@ -59,7 +59,8 @@ from interturn.runtime.writer import Writer
 
 _FAILURES: Final = 3
 _FAILURES_WITHIN_S: Final = 60.0
-_REST_S: Final = (1.0, 60.0)
+_FAILURES_KEPT: Final = 16
+"""As many as the longest rest needs."""
 _SWEEPS: Final = 4
 """Sweeps for idle actors in each ``idle_s``."""
 
@@ -246,9 +247,9 @@ class Supervisor:
         if isinstance(command, Answer):
             self.counters.accepted += 1
             return
-        if cell.phase is Phase.QUARANTINED and (wait := cell.retry_at - self.now()) > 0:
+        if cell.phase is Phase.QUARANTINED and cell.retry_at > self.now():
             self.counters.rejected += 1
-            raise Quarantined(cell.key, wait)
+            raise cell.quarantined()
         if (waiting := cell.waiting) >= self.settings.mailbox:
             self.counters.rejected += 1
             raise MailboxFull(cell.key, waiting, self.settings.mailbox)
@@ -257,13 +258,14 @@ class Supervisor:
             raise Overloaded("queued", self.settings.queued)
         self.counters.accepted += 1
 
-    def answered(self, *, failed: bool, late: bool) -> None:
-        """Count a message out; ``late`` says that whoever sent it has left."""
+    def answered(self, *, failed: bool, late: bool, duplicate: bool = False) -> None:
+        """Count a message out. See `House.answered`."""
         if failed:
             self.counters.failed += 1
         else:
             self.counters.replied += 1
         self.counters.late_replies += late
+        self.counters.duplicates += duplicate
 
     def queued(self, change: int) -> None:
         """Count messages into queues, or out of them."""
@@ -321,12 +323,15 @@ class Supervisor:
         """Note a failure; return the seconds to rest if there were too many."""
         self.counters.failures += 1
         now = self.now()
-        lately = [at for at in cell.failed_at if now - at < _FAILURES_WITHIN_S]
+        lately = [at for at in cell.failed_at if now - at < _FAILURES_WITHIN_S][-_FAILURES_KEPT:]
         cell.failed_at = (*lately, now)
         log.error("actor_failed", key=cell.key, error=type(error).__name__)
         if len(cell.failed_at) <= _FAILURES:
             return None
-        return back_off_s(len(cell.failed_at) - _FAILURES)
+        rest_s = back_off_s(len(cell.failed_at) - _FAILURES)
+        # They age from the end of the rest: a long one must not forgive what it is for.
+        cell.failed_at = (now + rest_s,) * len(cell.failed_at)
+        return rest_s
 
     def gone(self, cell: Cell) -> None:
         """Forget a cell that is absent."""
@@ -343,7 +348,7 @@ class Supervisor:
         completes and its answer is discarded.
 
         Raises:
-            TurnTimeout: it still waited after ``timeout_s``.
+            TurnTimeout: it wasn't there after ``timeout_s``.
         """
         if letter.promise.done:
             return letter.promise.result()
@@ -366,6 +371,8 @@ class Supervisor:
     def _expire(self, cell: Cell, letter: Letter) -> None:
         if cell.withdraw(letter, TurnTimeout(started=False)):
             self.counters.expired += 1
+        else:
+            letter.abandoned = letter.promise.fail(TurnTimeout(started=True))
 
     # Coming and going.
 
@@ -415,7 +422,13 @@ class Supervisor:
         self._quiet = anyio.Event()
 
     async def flush(self) -> None:
-        """Return when nothing is being folded, learnt or read; what rests is tried at once."""
+        """Return when nothing is being folded, learnt or read; what rests is tried at once.
+
+        Raises:
+            Reentered: what it would wait for asks for it.
+        """
+        if self.jobs.inside:
+            raise Reentered
         self.folds.wake_all()
         self.customers.learning.wake_all()
         counters = self.counters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from datetime import timedelta
 
 import pytest
 
@@ -355,6 +356,7 @@ async def test_an_actor_that_fails_again_and_again_rests(opened, say, clock, bal
         with pytest.raises(Quarantined) as caught:
             await say(session, "no")
         assert 0 < caught.value.retry_s <= 1
+        assert caught.value.retry_at == clock.wall + timedelta(seconds=caught.value.retry_s)
         await say(runtime.session("other"), "v")
         await clock.advance(1)
         assert (await say(session, "sí")).seq == 9

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import anyio
 import anyio.lowlevel
@@ -70,8 +71,9 @@ class House:
             raise MailboxFull(cell.key, cell.waiting, self.mailbox)
         self.counts["accepted"] += 1
 
-    def answered(self, *, failed, late) -> None:
+    def answered(self, *, failed, late, duplicate=False) -> None:
         self.counts["failed" if failed else "replied"] += 1
+        self.counts["duplicates"] += duplicate
 
     def queued(self, change) -> None:
         self.counts["queued"] += change
@@ -79,6 +81,9 @@ class House:
     def now(self) -> float:
         self.time += self.tick
         return self.time
+
+    def utc(self) -> datetime:
+        return datetime.fromtimestamp(self.time, UTC)
 
     def go_on(self, cell) -> None:
         self.counts["went on"] += 1
