@@ -90,6 +90,8 @@ class Customer:
 
         Raises:
             InvalidText: it can't be kept, or is of the kind that is never remembered.
+            MailboxFull: too much is being written of this customer. Retry later.
+            StoreFailed: it isn't on disk, and nothing has changed.
         """
         supervisor = self._supervisor()
         check_text("text", text, supervisor.settings.text_bytes)
@@ -152,7 +154,7 @@ class Customer:
 
     async def _commit(self, cell: CustomerCell, told: Told) -> None:
         supervisor = self._supervisor()
-        await supervisor.moves.carried_out(lambda: supervisor.customers.commit(cell, told))
+        await supervisor.moves.carried_out(lambda: supervisor.customers.commit(cell, told), cell)
 
     async def _cell(self) -> CustomerCell:
         keeping = await self._keeping()

@@ -52,6 +52,7 @@ class CustomerCell:
         learnt: sessions, by the store's number, and how far they were learnt from.
         marks: those of them that moved since the last snapshot.
         reading: what the retriever has read of them, if it reads.
+        waiting: how many wait for what they say to be written.
         gone: whether the customer was forgotten or has become another.
     """
 
@@ -71,6 +72,7 @@ class CustomerCell:
         "rest",
         "saved",
         "scope",
+        "waiting",
     )
 
     def __init__(self, keeping: CustomerKeeping, actor: CustomerActor) -> None:
@@ -87,6 +89,7 @@ class CustomerCell:
         self.saved: Promise[None] | None = None
         self.scope: anyio.CancelScope | None = None
         self.reading: Reading | None = None
+        self.waiting = 0
         self._lock: anyio.Lock | None = None
 
     @property
@@ -340,12 +343,16 @@ class Customers:
         self.release(cell)
 
     async def rest_all(self) -> None:
-        """Bring everyone to rest who isn't."""
-        for cell in self.busy:
-            try:
-                await self.rest(cell)
-            except InterturnError as error:
-                log.error("snapshot_failed", error=type(error).__name__)
+        """Bring everyone to rest who isn't, all at once so that they share their commits."""
+        async with anyio.create_task_group() as group:
+            for cell in self.busy:
+                group.start_soon(self._rest_or_tell, cell)
+
+    async def _rest_or_tell(self, cell: CustomerCell) -> None:
+        try:
+            await self.rest(cell)
+        except InterturnError as error:
+            log.error("snapshot_failed", error=type(error).__name__)
 
 
 class _Snapshot:

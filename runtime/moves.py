@@ -18,11 +18,17 @@ from msgspec.structs import replace
 
 from interturn.actors.commands import Release, Take
 from interturn.actors.customer import Joined, Unlearnt
-from interturn.actors.errors import CustomerMismatch, Forgotten
+from interturn.actors.errors import CustomerMismatch, Forgotten, InterturnError
 from interturn.actors.message import Discreet
 from interturn.runtime.cell import Cell
 from interturn.runtime.customers import CustomerCell
-from interturn.runtime.errors import ActorFailed, Reentered, public_errors
+from interturn.runtime.errors import (
+    ActorFailed,
+    MailboxFull,
+    Overloaded,
+    Reentered,
+    public_errors,
+)
 from interturn.runtime.keeping import CustomerKeeping, SessionKeeping
 from interturn.runtime.promise import Promise
 from interturn.storage import Adoption
@@ -59,8 +65,19 @@ class Moves:
         self._customers = supervisor.customers
         self.under_way = 0
 
-    async def carried_out(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do it in a task of the runtime's; a caller who is cancelled only stops waiting."""
+    async def carried_out(
+        self, work: Callable[[], Awaitable[T]], customer: CustomerCell | None = None
+    ) -> T:
+        """Do it in a task of the runtime's; a caller who is cancelled only stops waiting.
+
+        Args:
+            work: what to do.
+            customer: in whose place it waits for what came before, if in one.
+
+        Raises:
+            MailboxFull, Overloaded: as many wait there, or in all, as may. Retry later.
+        """
+        self._admit(customer)
         promise: Promise[T] = Promise()
 
         async def carry_out() -> None:
@@ -74,11 +91,28 @@ class Moves:
                 raise
             finally:
                 self.under_way -= 1
+                if customer is not None:
+                    customer.waiting -= 1
                 self._supervisor.freed()
 
         self.under_way += 1
+        if customer is not None:
+            customer.waiting += 1
         self._supervisor.jobs.start(carry_out)
         return await promise.wait()
+
+    def _admit(self, customer: CustomerCell | None) -> None:
+        supervisor = self._supervisor
+        mailbox, queued = supervisor.settings.mailbox, supervisor.settings.queued
+        full: InterturnError | None = None
+        if customer is not None and customer.waiting >= mailbox:
+            key = f"customer/{supervisor.token(customer.keeping.hash.hex())}"
+            full = MailboxFull(key, customer.waiting, mailbox)
+        elif self.under_way >= queued:
+            full = Overloaded("queued", queued)
+        if full is not None:
+            supervisor.counters.rejected += 1
+            raise full
 
     @asynccontextmanager
     async def _held(self, session_id: str, claim: str | None = None) -> AsyncIterator[Cell]:

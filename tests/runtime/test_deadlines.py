@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_turn_whose_words_are_being_written_is_waited_for_no_longer(
     opened, watched, clock, until, say, pairs, balanced
 ):
-    """A turn that is being taken at its deadline is told as begun, given back, and leaves nothing."""
+    """A turn that is being taken at its deadline is told as begun, and is given back."""
     settings = Settings(keep_unanswered=True)
     async with opened(watched, clock=clock, settings=settings) as runtime:
         session = runtime.session("s")
