@@ -147,7 +147,7 @@ async def test_a_port_that_closes_its_runtime(opened, port, clock, until, say):
 
 @pytest.mark.parametrize("port", ["summarizer", "deriver", "profiler"])
 async def test_a_flush_that_waits_for_a_port_that_hangs_may_be_left(opened, port, say, until):
-    """A timeout around `flush` ends it at once, the port goes on, and a later flush sees its end."""
+    """A timeout around `flush` ends it at once; the port goes on, and a later flush waits again."""
     gate = asyncio.Event()
     caller = Caller(port, lambda _: gate.wait())
     async with _opened(opened, caller) as runtime:

@@ -63,7 +63,7 @@ async def test_the_vocabulary_is_read_off_the_loop(monkeypatch):
     tokens._load.cache_clear()
     loading = asyncio.create_task(load_counter("cl100k_base"))
     ticks = 0
-    while not loading.done():  # noqa: ASYNC110 - how often it comes round is what is looked at
+    while not loading.done():
         await asyncio.sleep(0)
         ticks += 1
     assert (await loading).name == "cl100k_base"
@@ -87,7 +87,7 @@ async def test_a_long_run_is_counted_off_the_loop(opened, text):
         session = runtime.session("s")
         recording = asyncio.create_task(session.record("x" + text, "r"))
         ticks = 0
-        while not recording.done():  # noqa: ASYNC110 - how often it comes round is looked at
+        while not recording.done():
             await asyncio.sleep(0)
             ticks += 1
         await recording
