@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -83,6 +84,7 @@ class Runtime:
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
         self._error: BaseException | None = None
+        self._left_open = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -308,6 +310,12 @@ class Runtime:
                     self._error = self._error or error
             self._closing.set()
             self._opened.set()
+            if self._left_open:
+                warnings.warn(
+                    "a runtime was never closed: its loop ended, and what it held was let go",
+                    ResourceWarning,
+                    stacklevel=1,
+                )
 
     async def _run(self) -> None:
         counter = self._ports.counter or await load_counter(self._settings.encoding)
@@ -348,6 +356,7 @@ class Runtime:
                 patience_s = self._settings.drain_s
             finally:
                 with anyio.CancelScope(shield=True):
+                    self._left_open = not self._ending
                     self._closing.set()
                     await inside.drain(patience_s)
                     inside.abandon()

@@ -140,10 +140,12 @@ def _run(script: str, path, tmp_path, **environ) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_process_ends_by_itself(script, path, tmp_path):
-    """A process that never closes its runtime exits, and the next opens the database at once."""
-    ended = _run(script, path, tmp_path)
+    """A process that never closes its runtime warns and exits; its database is free at once."""
+    ended = _run(script, path, tmp_path, PYTHONWARNINGS="always::ResourceWarning")
     assert "said" in ended.stdout, ended.stderr
     assert ended.returncode == 0, ended.stderr
+    assert ("never closed" in ended.stderr) == (script is not RAISES), ended.stderr
+    assert "Traceback" not in ended.stderr
     after = _run(
         """
         async def main():

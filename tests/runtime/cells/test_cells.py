@@ -42,6 +42,22 @@ async def test_the_table_of_moves(home, start, to):
             assert house.cell.phase is start
 
 
+def test_the_table_is_the_life_of_a_cell():
+    """The legal moves, written out: no other edge can slip into the table unseen."""
+    assert {(start.name, to.name) for start, ends in EDGES.items() for to in ends} == {
+        ("ABSENT", "ACTIVATING"),
+        ("ACTIVATING", "READY"),
+        ("ACTIVATING", "ABSENT"),
+        ("ACTIVATING", "QUARANTINED"),
+        ("READY", "DEACTIVATING"),
+        ("READY", "ACTIVATING"),
+        ("READY", "QUARANTINED"),
+        ("DEACTIVATING", "ABSENT"),
+        ("QUARANTINED", "ACTIVATING"),
+        ("QUARANTINED", "ABSENT"),
+    }
+
+
 async def test_twenty_first_messages_share_one_activation(home):
     """First messages that come at once share one activation, and are handled in their order."""
     async with home() as house:
