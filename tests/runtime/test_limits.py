@@ -105,9 +105,7 @@ async def test_closing_brings_many_customers_to_rest_together(opened, watched, w
         assert [fact.text for fact in await runtime.customer("c7").facts()] == ["soy 7"]
 
 
-async def test_one_customer_that_fails_to_rest_at_closing_keeps_no_other(
-    opened, watched, words, say
-):
+async def test_a_closing_on_a_full_disk_loses_no_fact(opened, watched, words, say):
     """Where the closing finds the disk full, all is learnt again from the rows later."""
     settings = Settings(snapshot_s=3_600)
     async with opened(watched, deriver=words, settings=settings) as runtime:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 
 import pytest
 
@@ -164,3 +166,26 @@ async def test_a_flush_that_waits_for_a_port_that_hangs_may_be_left(opened, port
         await runtime.flush()
         assert caller.outcome == ["asked", "answered"]
         assert (await session.layers()).cursor == 4
+
+
+async def test_work_under_way_is_kept(opened, say, until):
+    """A port that waits for what only itself knows isn't collected: its task has an owner."""
+    waits = []
+
+    async def wait(_):
+        future = asyncio.get_running_loop().create_future()
+        waits.append(weakref.ref(future))
+        await future
+
+    caller = Caller("summarizer", wait)
+    async with _opened(opened, caller) as runtime:
+        for number in range(2):
+            await say(runtime.session("s"), f"{WORDS} {number}")
+        await until(lambda: waits)
+        for _ in range(3):
+            gc.collect()
+        future = waits[0]()
+        assert future is not None
+        future.set_result(None)
+        await runtime.flush()
+        assert (await runtime.session("s").layers()).cursor == 2
