@@ -1,19 +1,13 @@
 """Recovery: what was acknowledged is there after any end, and a restart changes no request."""
 
-# ruff: noqa: S603 - the processes are this very interpreter
-
 from __future__ import annotations
 
 import asyncio
-import random
-import subprocess
-import sys
-import textwrap
 from itertools import chain
 
 import pytest
 
-from interturn.runtime import Keyring, MemoryStore, Settings, SqliteStore
+from interturn.runtime import MemoryStore, Settings, SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -148,82 +142,3 @@ async def test_a_long_lived_reader_doesnt_let_the_log_grow(opened, path, summari
         log = path.with_name("memory.db-wal").stat().st_size
         assert path.stat().st_size + log > 9_000_000
         assert log < 7_000_000
-
-
-CHILD = """
-    import asyncio, sys
-    from interturn.runtime import Keyring, Runtime, Settings
-
-    class Bytes:
-        name, byte_level = "bytes/4", True
-        def count(self, text): return (len(text.encode()) + 3) // 4
-
-    async def main(path, key, start):
-        ring = Keyring.from_file(key)
-        settings = Settings(window=4, active=4)
-        async with Runtime.open(path, keyring=ring, counter=Bytes(), settings=settings) as runtime:
-            async def talk(lane):
-                number = start
-                while True:
-                    name = f"s{lane % 3}"
-                    text = f"{name} {lane}/{number}: Ana pide el {number}."
-                    customer = f"c{lane}" if lane < 3 else None
-                    session = runtime.session(name, customer=customer)
-                    async with session.turn(text, delivery_id=text) as turn:
-                        recorded = await turn.reply("r " + text)
-                    print(f"{name}\\t{recorded.seq}\\t{text}", flush=True)
-                    number += 1
-            print("ready", flush=True)
-            await asyncio.gather(*(talk(lane) for lane in range(6)))
-
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
-"""
-
-
-@pytest.mark.parametrize("rounds", [8])
-async def test_kill_9_in_a_loop(opened, path, keyring, tmp_path, rounds, pairs, no_gap):
-    """Killed at random, again and again: no acknowledged turn is missing, none is doubled."""
-    key = tmp_path / "memory.key"
-    keyring.save(key)
-    chance = random.Random(9)
-    acknowledged: dict[str, dict[int, str]] = {"s0": {}, "s1": {}, "s2": {}}
-    cursors = dict.fromkeys(acknowledged, 0)
-    for round_ in range(rounds):
-        child = subprocess.Popen(  # noqa: ASYNC220 - it is read line by line, and nothing else runs
-            [
-                sys.executable,
-                "-c",
-                textwrap.dedent(CHILD),
-                str(path),
-                str(key),
-                str(round_ * 100_000),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdout.readline() == "ready\n"
-        for _ in range(chance.randrange(1, 120)):
-            name, seq, text = child.stdout.readline().rstrip("\n").split("\t")
-            acknowledged[name][int(seq)] = text
-        child.kill()
-        for line in child.stdout.read().splitlines():
-            if line.endswith(".") and line.count("\t") == 2:
-                name, seq, text = line.split("\t")
-                acknowledged[name][int(seq)] = text
-        child.wait()
-        child.stdout.close()
-        async with opened(settings=Settings(window=4)) as runtime:
-            for name, turns in acknowledged.items():
-                session = runtime.session(name)
-                got = await pairs(session)
-                said = [text for text, _ in got]
-                assert len(said) == len(set(said))
-                assert all(reply == f"r {text}" for text, reply in got)
-                assert all(said[(seq - 1) // 2] == text for seq, text in turns.items())
-                layers = await session.layers()
-                no_gap(layers, 2 * len(got), window=4)
-                assert layers.cursor >= cursors[name]
-                cursors[name] = layers.cursor
-            [(sound,)] = await runtime._store._reader.execute_fetchall("PRAGMA integrity_check")
-            assert sound == "ok"
-    assert Keyring.from_file(key).active == keyring.active
