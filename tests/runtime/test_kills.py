@@ -34,9 +34,11 @@ class Ledger:
     Attributes:
         recorded: the text of each turn that was acknowledged, by its sequence number.
         cursors: the newest cursor that anybody has seen.
-        left: what was left without a reply, and is said never again.
+        left: what was left without a reply, and is in no transcript.
         held: what a child that keeps unanswered words held when it died.
         pending: deliveries handed out and not acknowledged, to be delivered again.
+        brought: deliveries that were brought again. Those that are no
+            longer known in memory are found out at the commit, and held till then.
         said: what visitors said, for each session, as it was read last.
     """
 
@@ -46,6 +48,7 @@ class Ledger:
         self.left: set[str] = set()
         self.held: dict[str, str] = {}
         self.pending: dict[str, str] = {}
+        self.brought: set[str] = set()
         self.said: dict[str, list[str]] = {}
         self.turns = self.again = self.kept = 0
 
@@ -57,12 +60,14 @@ class Ledger:
             case "open":
                 self.opened(said["unanswered"])
             case "held":
+                self.left.discard(said["text"])  # it was brought again
                 if keep:
                     self.held[said["session"]] = said["text"]
                 if said["delivery"] is not None:
                     self.pending[said["text"]] = said["session"]
             case "left":
-                self.left.add(said["text"])
+                if said["text"] not in self.said[said["session"]]:
+                    self.left.add(said["text"])
                 self.held.pop(said["session"], None)
                 self.pending.pop(said["text"], None)
             case "recorded":
@@ -75,8 +80,9 @@ class Ledger:
         for session, text in self.held.items():
             assert (session, text) in found or text in self.said[session], "kept words are gone"
         for session, text in found:
-            assert text not in self.said[session], "an answered turn's words are still there"
-            assert text not in self.left
+            answered = text in self.said[session]
+            assert not answered or text in self.brought, "an answered turn's words are still there"
+            self.left.discard(text)  # it died before the words were gone: they are answered yet
         self.held.clear()
         self.kept += len(found)
 
@@ -100,7 +106,9 @@ class Ledger:
             if _number(text) % 2
         ]
         some = chance.sample(answered, min(3, len(answered)))
-        return [(name, text) for text, name in self.pending.items()] + some
+        again = [(name, text) for text, name in self.pending.items()] + some
+        self.brought.update(text for _, text in again)
+        return again
 
 
 def _number(text: str) -> int:
@@ -145,7 +153,7 @@ async def _check(archive, ledger) -> None:
         assert len(texts) == len(set(texts)), "a turn is doubled"
         recorded = ledger.recorded[name]
         assert {seq: texts[seq // 2] for seq in recorded} == recorded
-        assert ledger.left.isdisjoint(texts)
+        assert not ledger.left & set(texts)
         layers = await archive.session(name)
         if layers is not None:
             assert layers.cursor >= ledger.cursors[name], "a cursor went back"
