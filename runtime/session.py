@@ -362,6 +362,7 @@ class Turn:
     Attributes:
         request: what to send to the model.
         already: the stored reply if this delivery was answered before, else None.
+        assembly_s: seconds that assembling the request took, reading what it needs included.
     """
 
     def __init__(
@@ -389,6 +390,7 @@ class Turn:
         self._open = False
         self._request: Request | None = None
         self.already: Message | None = None
+        self.assembly_s = 0.0
 
     def __repr__(self) -> str:
         return f"Turn(open={self._open}, already={self.already is not None})"
@@ -446,10 +448,13 @@ class Turn:
 
     async def _assemble(self) -> None:
         session = self._session
+        now = session._supervisor().now  # noqa: SLF001
+        began = now()
         actor, memory = await session._remembered(self._text)  # noqa: SLF001
         self._request = await session._assembled(  # noqa: SLF001
             actor, memory, self._text, self._instructions, self._known, self._budget
         )
+        self.assembly_s = now() - began
 
     async def __aexit__(
         self,

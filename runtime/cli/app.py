@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from interturn.runtime.cli import chat, demo, forget, importing, keys, reading, replay, stats
+from interturn.runtime.cli import bench, chat, demo, forget, importing, keys, reading, replay, stats
 from interturn.runtime.cli.refusals import EXPECTED, Misuse, sentence
 from interturn.runtime.cli.terminal import INTERRUPTED, Terminal
 from interturn.runtime.cli.texts import LANGUAGES, Texts, language_of
@@ -104,6 +104,7 @@ def _app() -> typer.Typer:
     app.command(help="help.forget")(forget.forget)
     app.command(help="help.doctor")(reading.doctor)
     app.command(help="help.stats")(stats.stats)
+    app.command(help="help.bench")(bench.bench)
     keyring = typer.Typer(help="help.keys")
     keyring.command("new", help="help.keys_new")(keys.new)
     keyring.command("list", help="help.keys_list")(keys.list_)
