@@ -16,6 +16,7 @@ by name. The customers that were made up are forgotten at the end.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -238,7 +239,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
         folds: kept, warm-up included.
         background_failures: folds, derivations, refreshes and actors that failed.
         outstanding: folds and derivations that were still under way at the end.
-        left_behind: made-up customers that are in the database still.
+        left_behind: made-up customers that weren't forgotten, met but never recorded ones included.
     """
 
     plan: LoadPlan
@@ -314,7 +315,8 @@ class Load:
         self._warmup_errors: Counter[str] = Counter()
         self._hold, self._assemble, self._reply = Latencies(), Latencies(), Latencies()
         self._whole, self._failed = Latencies(), Latencies()
-        self._scope = anyio.CancelScope()
+        self._scope, self._cleaning = anyio.CancelScope(), anyio.CancelScope(shield=True)
+        self._ended = False
         self._cpu: float | None = None
 
     @property
@@ -323,7 +325,12 @@ class Load:
         return self.errors.total()
 
     def stop(self) -> None:
-        """End it now: `run` cleans up and returns the report so far."""
+        """End it now: `run` cleans up and returns the report so far.
+
+        While it cleans up, this ends that too, and the report tells who is left.
+        """
+        if self._scope.cancel_called or self._ended:
+            self._cleaning.cancel()
         self._scope.cancel()
 
     async def run(self) -> LoadReport:
@@ -337,8 +344,9 @@ class Load:
         finally:
             ended, cpu = self._clock.monotonic(), time.process_time()
             after = self._runtime.statistics()
-            with anyio.CancelScope(shield=True):
-                left_behind = await self._left_behind()
+            self._ended = True
+            with self._cleaning:
+                await self._forget()
         measured_s = max(0.0, ended - self._began - self._plan.warmup_s)
         asking_s = min(measured_s, self._plan.seconds)
         cpu_s = 0.0 if self._cpu is None else cpu - self._cpu
@@ -370,7 +378,7 @@ class Load:
                 for name in ("folds_failed", "derivations_failed", "failures")
             ),
             outstanding=after.folding + after.learning,
-            left_behind=left_behind,
+            left_behind=len(self._met),
         )
 
     async def _ask(self, group: TaskGroup) -> None:
@@ -449,18 +457,12 @@ class Load:
             await self._clock.sleep(arrival.reply_s)
         return _talk(_REPLIED, arrival.number)
 
-    async def _left_behind(self) -> int:
-        """Forget who was made up; return how many of them are there still."""
-        left = len(self._met)
-        if self._plan.keep:
-            return left
-        for customer in self._met:
-            try:
-                await self._runtime.customer(f"{self._plan.prefix}c{customer}").forget()
-            except InterturnError:
-                continue
-            left -= 1
-        return left
+    async def _forget(self) -> None:
+        """Forget who was made up, unless they are kept or the store refuses."""
+        for owner in () if self._plan.keep else [*self._met]:
+            with contextlib.suppress(InterturnError):
+                await self._runtime.customer(f"{self._plan.prefix}c{owner}").forget()
+                self._met.discard(owner)
 
 
 _SAID: Final = (

@@ -111,11 +111,10 @@ async def _measured(
 
 
 async def _stop_at_interrupt(load: Load) -> None:
-    """Stop the load at the first Ctrl-C; the second ends everything, as ever."""
+    """Stop the load at the first Ctrl-C, and its cleaning up at the second."""
     with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
         async for _ in interrupts:
             load.stop()
-            return
 
 
 async def _watch(load: Load, show: Callable[[Load], None]) -> None:
