@@ -62,6 +62,7 @@ class House:
         self.rest_s: float | None = None
         self.owner = Owner()
         self.cell = Cell("s", self)
+        self.pause = anyio.lowlevel.checkpoint  # what everything that takes time takes
 
     def token(self, session_id) -> str:
         return "x"
@@ -116,11 +117,11 @@ class House:
         self.counts["gone"] += 1
 
     async def _pump(self, cell) -> None:
-        await anyio.lowlevel.checkpoint()
+        await self.pause()
         cell.pump()
 
     async def _activate(self, cell) -> None:
-        await anyio.lowlevel.checkpoint()
+        await self.pause()
         if self.refusals:
             error = self.refusals.pop()
             cell.refused(lambda: error, self.rest_s)
@@ -131,7 +132,7 @@ class House:
 
     async def _persist(self, cell, letter, turn) -> None:
         for _ in range(2):
-            await anyio.lowlevel.checkpoint()
+            await self.pause()
         if self.failures and (failure := self.failures.pop()) is not None:
             if failure.unknown and len(turn.visitor) % 2:
                 self._write(turn)
