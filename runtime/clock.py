@@ -113,8 +113,11 @@ class Alarms:
 
     def _ring_due(self) -> None:
         now = self._clock.monotonic()
+        due: list[Alarm] = []
+        # What is set meanwhile rings next time, however soon: others want the loop, too.
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].action is None):
-            _, _, alarm = heapq.heappop(self._heap)
+            due.append(heapq.heappop(self._heap)[2])
+        for alarm in due:
             if alarm.action is not None:
                 action, alarm.action = alarm.action, None
                 try:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from pathlib import Path
 
+import anyio
 import hypothesis
 import pytest
 
@@ -311,13 +312,12 @@ def no_gap():
 
 
 @types.coroutine
-def _interrupted(work, at: int, how: str, steps: list[int]) -> Iterator[object]:
-    """Run a coroutine and cancel its task at the ``at``-th point where it waits.
+def _interrupted(work, at: int, how: str, steps: list[int], cancel) -> Iterator[object]:
+    """Run a coroutine and call ``cancel`` at the ``at``-th point where it waits.
 
-    ``how``: "waiting" cancels as it begins to wait; "woken" when what it waits for has come
-    and it hasn't run yet, where an answer is easily lost.
+    ``how``: "woken" calls it when what it waits for has come and it hasn't run yet, where an
+    answer is easily lost; anything else as it begins to wait.
     """
-    task = asyncio.current_task()
     generator = work.__await__()
     step, value = generator.send, None
     while True:
@@ -328,9 +328,9 @@ def _interrupted(work, at: int, how: str, steps: list[int]) -> Iterator[object]:
         steps[0] += 1
         if steps[0] == at:
             if how == "woken" and awaited is not None and not awaited.done():
-                awaited.add_done_callback(lambda _: task.cancel())
+                awaited.add_done_callback(lambda _: cancel())
             else:
-                task.cancel()
+                cancel()
         try:
             step, value = generator.send, (yield awaited)
         except BaseException as error:  # noqa: BLE001 - it is thrown where it belongs
@@ -338,17 +338,26 @@ def _interrupted(work, at: int, how: str, steps: list[int]) -> Iterator[object]:
 
 
 @pytest.fixture
+def interrupted():
+    """Run a coroutine in this task, and call something at its n-th wait."""
+    return _interrupted
+
+
+@pytest.fixture
 def interrupt():
     """Cancel ``work`` at its n-th wait: True if it was, False if it ended before.
 
-    ``await interrupt(session.record("a", "b"), 3, "woken")``
+    ``await interrupt(session.record("a", "b"), 3, "woken")``; "scope" is a cancel scope of
+    anyio's, which cancels again and again, and anything else the task's own cancellation.
     """
 
     async def run(work, at: int, how: str) -> bool:
         steps = [0]
 
         async def inside():
-            return await _interrupted(work, at, how, steps)
+            with anyio.CancelScope() as scope:
+                cancel = scope.cancel if how == "scope" else asyncio.current_task().cancel
+                return await _interrupted(work, at, how, steps, cancel)
 
         task = asyncio.create_task(inside())
         with contextlib.suppress(asyncio.CancelledError):

@@ -11,6 +11,13 @@ from interturn.runtime import Settings, StoreFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("how", ["waiting", "woken"])]
 
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request):
+    """Run on asyncio's own loop and on uvloop."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 MOST = 60
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from interturn.runtime.clock import Alarms, SystemClock
@@ -88,6 +89,25 @@ async def test_an_alarm_may_set_alarms(clock, rung):
         assert rung == [1_000 + 10 * n for n in range(11)]
 
     await _ringing(alarms, clock, work)
+
+
+async def test_an_alarm_that_sets_itself_again_at_once_lets_others_go_on(clock, rung):
+    """With a pause of 0 s it rings again and again, and the loop is everybody's meanwhile."""
+    alarms = Alarms(clock)
+
+    def again():
+        rung.append("again")
+        if "other" not in rung:
+            alarms.after(0, again)
+
+    async def work():
+        alarms.after(0, again)
+        while len(rung) < 3:
+            await anyio.lowlevel.checkpoint()
+        rung.append("other")
+
+    await _ringing(alarms, clock, work)
+    assert rung[:3] == ["again"] * 3
 
 
 async def test_the_machines_clock_is_aware():

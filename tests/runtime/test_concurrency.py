@@ -12,6 +12,12 @@ from interturn.runtime import MailboxFull, Overloaded, Settings, TurnTimeout
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request):
+    """Run on asyncio's own loop and on uvloop."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 async def test_two_tasks_of_fifty_turns(opened, pairs, balanced, no_gap):
     """Two tasks of 50 turns on one session: pairs adjacent, each request saw the reply before."""
     async with opened() as runtime:

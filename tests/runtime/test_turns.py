@@ -20,6 +20,12 @@ from interturn.runtime import (
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request):
+    """Run on asyncio's own loop and on uvloop."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 async def test_a_turn_writes_exactly_two_rows(opened, pairs):
     """A turn writes exactly two rows; its reply says under which number and when."""
     async with opened() as runtime:
