@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, cast
 
 from interturn.actors.message import Role
+from interturn.actors.once import once
 from interturn.actors.words import LONGEST_WORD, WORD, fold, remember, stem_key
 
 # Kinds of word, as bits: one word may be of several.
@@ -274,7 +275,7 @@ class _Library(NamedTuple):
     labels: frozenset[str]
 
 
-@functools.cache
+@once
 def library() -> _Library:
     """Return every language there is a file for, read from the package once."""
     folder = importlib.resources.files("interturn.actors") / "languages"

@@ -20,6 +20,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from interturn.actors.once import once
 from interturn.actors.words import fold
 
 MASK: Final = "▮▮▮"
@@ -140,7 +141,7 @@ _TAILS: Final = {
 }
 
 
-@functools.cache
+@once
 def _announced() -> tuple[_Announced, ...]:
     file = importlib.resources.files("interturn.actors") / "deriving" / "private.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -9,13 +9,14 @@ found can be kept as it was written.
 
 from __future__ import annotations
 
-import functools
 import importlib.resources
 import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+from interturn.actors.once import once
 
 _ENTRY: Final = re.compile(r'"([^"]+)"|(\S+)')
 _PIECE: Final = re.compile(r"\{([a-z_-]+)\}")
@@ -235,7 +236,7 @@ class Shelf:
         return [self._rules[place] for place in sorted(places)]
 
 
-@functools.cache
+@once
 def shelf() -> Shelf:
     """Return every rule there is, read from the package once."""
     folder = importlib.resources.files("interturn.actors") / "deriving"

@@ -11,7 +11,6 @@ a topic has one name in all of them.
 
 from __future__ import annotations
 
-import functools
 import importlib.resources
 import operator
 import re
@@ -24,6 +23,7 @@ from typing import Final, NamedTuple
 import snowballstemmer  # type: ignore[import-untyped]
 
 from interturn.actors.language import Language, library
+from interturn.actors.once import once
 from interturn.actors.words import WORD, fold
 
 STEMMERS: Final = {
@@ -140,7 +140,7 @@ class _Topics(NamedTuple):
 _HEAD: Final = 3  # letters that beginnings are filed under
 
 
-@functools.cache
+@once
 def recalling() -> dict[str, dict[str, object]]:
     """Return what each language's file says, by its code, read from the package once."""
     folder = importlib.resources.files("interturn.actors") / "recalling"
@@ -155,7 +155,7 @@ def entries(said: object) -> list[str]:
     return [phrase or word for phrase, word in found]
 
 
-@functools.cache
+@once
 def _lists() -> dict[str, _Topics]:
     lists: dict[str, _Topics] = {}
     for code, data in recalling().items():
