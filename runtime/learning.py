@@ -81,6 +81,7 @@ class Learning:
                 last.last = lesson.last
                 return
         cell.lessons.append(lesson)
+        self._customers.hold(cell)  # also while learning rests, so that a flush finds it
         self.go_on(cell)
 
     def go_on(self, cell: CustomerCell) -> None:

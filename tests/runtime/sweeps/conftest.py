@@ -102,7 +102,8 @@ class Story:
         async with self.session(name).turn(text, delivery_id=delivery, budget=400) as turn:
             already = turn.already
             await turn.reply(f"re: {text}")
-        self.promised[name].append(text)
+        if already is None:
+            self.promised[name].append(text)
         return already
 
     async def tell(self) -> None:
@@ -163,7 +164,8 @@ class Story:
         await self.runtime.flush()
 
     async def _take_back(self) -> None:
-        text = self.promised["web"][-1]
+        *_, newest, _ = [message.text async for message in self.session("web").transcript()]
+        text = newest
         self.undone[text] = False
         self.undone[text] = await self.session("web").undo()
 
@@ -230,6 +232,7 @@ class Account:
         for name in NAMES:
             await story.say(name, f"Después, en {name}.")
         await runtime.flush()
+        await runtime.flush()  # what failed meanwhile rests, and is tried again
         said = {name: await self._transcript(name) for name in NAMES}
         owners = {name: await self._layers(name, said[name]) for name in NAMES}
         if story.identified is not None:
@@ -248,7 +251,6 @@ class Account:
         assert set(said) <= set(story.tried[name]) - story.left, "nobody said so"
         gone = {text for text, undone in story.undone.items() if undone}
         missing = set(story.promised[name]) - set(said)
-        assert gone <= missing | set(story.tried[name]) ^ set(said) or name != "web"
         assert missing <= story.undone.keys(), "a promised turn is missing"
         assert gone.isdisjoint(said), "what was taken back is there"
         assert said[-1] == f"Después, en {name}."
@@ -282,7 +284,7 @@ def sweep_settings():
 
 @pytest.fixture
 def stage(opened, path, keyring, clock, pairs, no_gap, balanced, sweep_settings):
-    """A stage for a story, ``await stage(ports, play, store)``; ``play`` is given the story.
+    """Where a story is played: by ``play``, with these ports, over this store.
 
     Whatever has become of it, the account is settled, the runtime drains and the doctor
     finds nothing.

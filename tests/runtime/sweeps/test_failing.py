@@ -22,6 +22,7 @@ async def test_a_story_whose_nth_write_fails(stage, ports, path, failures, appli
             store.fail("write", nth=nth, applied=applied)
             before = sum(store.calls[method] for method in WRITES)
             await story.tell()
+            store._faults.clear()  # one that wasn't reached is not for what comes after
             return sum(store.calls[method] for method in WRITES) - before
 
         story, writes = await stage(ports, tell, store, failures)
