@@ -461,25 +461,3 @@ async def test_the_first_derivation_is_read_off_the_loop(opened, monkeypatch):
             await runtime.flush()
     assert len(threads) == 2
     assert threads[0] != threading.get_ident() == threads[1]
-
-
-async def test_a_flush_finds_what_came_while_learning_rested(opened, clock, words, say, until):
-    """A turn that failed is taken back while learning rests; the next one is learnt in a flush."""
-
-    class Stumbles(type(words)):
-        async def derive(self, turn, known):
-            if turn[-2].text == "mal":
-                raise OSError
-            return await super().derive(turn, known)
-
-    settings = Settings(snapshot_s=0)
-    async with opened(clock=clock, deriver=Stumbles(), settings=settings) as runtime:
-        session = runtime.session("s", customer="ana")
-        await say(session, "bien")
-        await say(session, "mal")
-        await runtime.flush()
-        assert await session.undo()
-        await until(lambda: not runtime._inside.customers.busy)  # all they were rests on disk
-        await say(session, "mejor")
-        await runtime.flush()
-        assert {fact.text for fact in await session.customer.facts()} == {"bien", "mejor"}
