@@ -140,7 +140,7 @@ class CustomerActor:
         state: what rested, or `EMPTY`.
     """
 
-    __slots__ = ("_counter", "_limits", "recent", "state", "view")
+    __slots__ = ("_counter", "_limits", "_shown", "_view", "recent", "state")
 
     def __init__(
         self,
@@ -152,12 +152,17 @@ class CustomerActor:
         self._counter = counter
         self.recent: tuple[Message, ...] = ()
         self.state = state
-        self.view = View("", (), {}, FactIndex.of(()))
-        if state is not EMPTY:
-            self._publish(EMPTY)
+        self._shown = EMPTY  # the state that the view was made of
+        self._view = View("", (), {}, FactIndex.of(()))
 
     def __repr__(self) -> str:
-        return f"CustomerActor(facts={len(self.view.facts)}, turns={self.state.turns})"
+        return f"CustomerActor(facts={len(self.state.book.facts)}, turns={self.state.turns})"
+
+    @property
+    def view(self) -> View:
+        """What sessions read, made now unless it was published; raises what a counter raises."""
+        self.publish()
+        return self._view
 
     @property
     def refresh_due(self) -> bool:
@@ -186,7 +191,7 @@ class CustomerActor:
                 return msgspec.structs.replace(state, book=book, standing=standing)
 
     def apply(self, event: CustomerEvent, state: CustomerState) -> bool:
-        """Take up the state that `after` returned for this event.
+        """Take up the state that `after` returned for this event. It asks no port: it can't fail.
 
         Returns:
             Whether facts or profile changed.
@@ -194,35 +199,43 @@ class CustomerActor:
         if isinstance(event, Learnt):
             self.recent = (*self.recent, *event.messages)[-_RECENT_MESSAGES:]
         changed = (state.book, state.standing) != (self.state.book, self.state.standing)
-        before, self.state = self.state, state
-        if changed:
-            self._publish(before)
+        if not changed and self._shown is self.state:
+            self._shown = state
+        self.state = state
         return changed
 
     def snapshot(self, state: CustomerState | None = None) -> bytes:
         """Encode the state as it rests, or another that is about to be."""
         return msgspec.msgpack.encode(self.state if state is None else state)
 
-    @property
-    def _bound(self) -> int:
-        return self._limits.facts_per_customer
+    def publish(self) -> None:
+        """Make the view of the state as it is: the always-on slots are rendered by code.
 
-    def _publish(self, before: CustomerState) -> None:
-        """Make the view anew: the always-on slots are rendered into the profile by code."""
+        Raises:
+            Exception: whatever the counter raised; the view is as it was, and made when asked.
+        """
+        before, view = self._shown, self._view
+        if self.state is before:
+            return
         facts = self.state.book.facts
-        counted = {fact.text: self.view.tokens[fact.id] for fact in self.view.facts}
+        counted = {fact.text: view.tokens[fact.id] for fact in view.facts}
         tokens = {
             fact.id: counted[fact.text]
             if fact.text in counted
             else self._counter.count(f"- {fact.text}\n")
             for fact in facts
         }
-        profile, standing = self.view.profile, self.state.standing
+        profile, standing = view.profile, self.state.standing
         if standing != before.standing or not same(standing, facts, before.book.facts):
             profile = render(
                 standing, facts, cap_tokens=self._limits.profile_tokens, counter=self._counter
             )
-        self.view = View(profile, facts, tokens, self.view.index.updated(facts))
+        self._view = View(profile, facts, tokens, view.index.updated(facts))
+        self._shown = self.state
+
+    @property
+    def _bound(self) -> int:
+        return self._limits.facts_per_customer
 
 
 def decode(snapshot: bytes) -> CustomerState:

@@ -168,7 +168,7 @@ class Customers:
             cell = keeping.cell = CustomerCell(
                 keeping, CustomerActor(self._limits, self._counter, state)
             )
-            self._retrieving.changed(cell)
+            self._publish(cell)
         return cell
 
     # What happens to them.
@@ -290,6 +290,16 @@ class Customers:
 
     def _take_up(self, cell: CustomerCell, event: CustomerEvent) -> None:
         if cell.actor.apply(event, cell.actor.after(event)):
+            self._publish(cell)
+
+    def _publish(self, cell: CustomerCell) -> None:
+        """Make what sessions read now, so that no turn waits for it."""
+        try:
+            cell.actor.publish()
+        except Exception as error:  # noqa: BLE001 - a token counter may raise anything
+            # What has happened has happened: it is shown when it is asked for.
+            log.warning("publishing_failed", error=type(error).__name__)
+        else:
             self._retrieving.changed(cell)
 
     def unsaved(self, cell: CustomerCell, marks: dict[int, int]) -> None:

@@ -81,14 +81,15 @@ class Learning:
                 last.last = lesson.last
                 return
         cell.lessons.append(lesson)
-        self._customers.hold(cell)  # also while learning rests, so that a flush finds it
         self.go_on(cell)
 
     def go_on(self, cell: CustomerCell) -> None:
         """Learn on, if there is something to learn from and nothing is in the way."""
-        free = not (cell.learning or cell.locked or cell.gone or self._customers.closed)
-        if cell.lessons and cell.rest is None and free:
-            self._customers.hold(cell)
+        if not cell.lessons or cell.gone:
+            return
+        self._customers.hold(cell)  # also while learning rests, so that a flush finds them
+        free = not (cell.learning or cell.locked or self._customers.closed)
+        if cell.rest is None and free:
             self._counters.learning += 1
             scope = cell.scope = anyio.CancelScope()
             self._jobs.start(self._study, cell, scope, scope=scope)

@@ -300,7 +300,7 @@ class Moves:
         with supervisor.arrivals.gate(customer.hash):
             await supervisor.evict(customer)
             async with self._customers.paused(cell):
-                facts = len(cell.actor.view.facts)
+                facts = len(cell.actor.state.book.facts)
                 erased = await self._vault.store.forget(customer.ref)
                 self._customers.dismiss(cell)
         return Erasure(erased.sessions, erased.messages, facts, supervisor.utc())

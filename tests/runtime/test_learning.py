@@ -12,7 +12,7 @@ import pytest
 
 from interturn.actors.deriver import derived
 from interturn.actors.facts import FactChange
-from interturn.runtime import Settings, StoreFailed, jobs, learning
+from interturn.runtime import ActorFailed, Settings, StoreFailed, jobs, learning
 from interturn.runtime.customers import CustomerCell
 
 pytestmark = pytest.mark.anyio
@@ -461,3 +461,60 @@ async def test_the_first_derivation_is_read_off_the_loop(opened, monkeypatch):
             await runtime.flush()
     assert len(threads) == 2
     assert threads[0] != threading.get_ident() == threads[1]
+
+
+class Moody:
+    """A counter that fails where it is given what facts are counted as, as often as it is told."""
+
+    name = "bytes/4"
+    byte_level = True
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def count(self, text: str) -> int:
+        if text.startswith("- ") and self.left:
+            self.left -= 1
+            raise OSError
+        return len(text.encode()) // 4 + 1
+
+
+async def test_a_counter_that_fails_as_facts_are_shown_teaches_nothing_twice(opened, words):
+    """What was learnt is learnt, though it can't be shown yet; it is when it is asked for."""
+    async with opened(counter=Moody(1), deriver=words) as runtime:
+        session = runtime.session("s", customer="ana")
+        for said in ("uno", "dos"):
+            await session.record(said, "x")
+        await runtime.flush()
+        facts = await runtime.customer("ana").facts()
+        assert [(fact.text, fact.sightings) for fact in facts] == [("uno", 1), ("dos", 1)]
+
+
+async def test_a_counter_that_fails_as_a_customer_comes_in_loses_no_fact(opened, words):
+    """Facts that couldn't be counted on coming into memory are there, and stay."""
+    async with opened(deriver=words) as runtime:
+        await runtime.session("s", customer="ana").record("uno", "x")
+        await runtime.flush()
+    async with opened(counter=Moody(2), deriver=words) as runtime:
+        session = runtime.session("s", customer="ana")
+        with pytest.raises(ActorFailed):
+            await session.assemble("hola")
+        await session.record("dos", "x")
+        await runtime.flush()
+        assert set(slots(await runtime.customer("ana").facts()).values()) == {"uno", "dos"}
+    async with opened(deriver=words) as runtime:
+        assert set(slots(await runtime.customer("ana").facts()).values()) == {"uno", "dos"}
+
+
+async def test_a_counter_that_fails_once_a_fact_is_on_disk_fails_nobody(opened, words):
+    """Who asked for a fact to be remembered is told that it is, though it can't be counted yet."""
+    counter = Moody(0)
+    async with opened(counter=counter, deriver=words) as runtime:
+        ana = runtime.customer("ana")
+        await runtime.session("s", customer="ana").record("uno", "x")
+        await runtime.flush()
+        counter.left = 1
+        await ana.remember("Prefiere el correo", slot="contact")
+        assert "Prefiere el correo" in slots(await ana.facts()).values()
+    async with opened(deriver=words) as runtime:
+        assert "Prefiere el correo" in slots(await runtime.customer("ana").facts()).values()
