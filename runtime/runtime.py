@@ -303,11 +303,7 @@ class Runtime:
             self._error = error if isinstance(error, Exception) else RuntimeClosed()
         finally:
             with anyio.CancelScope(shield=True):
-                try:
-                    with public_errors():
-                        await self._store.close()
-                except Exception as error:  # noqa: BLE001 - whoever opened it is told
-                    self._error = self._error or error
+                await self._give_back()
             self._closing.set()
             self._opened.set()
             if self._left_open:
@@ -316,6 +312,17 @@ class Runtime:
                     ResourceWarning,
                     stacklevel=1,
                 )
+
+    async def _give_back(self) -> None:
+        """Close the store. A shield stops no loop that is torn down: then it is closed again."""
+        try:
+            with public_errors():
+                try:
+                    await self._store.close()
+                except asyncio.CancelledError:
+                    await self._store.close()  # what is under way goes on, and this waits for it
+        except Exception as error:  # noqa: BLE001 - whoever opened it is told
+            self._error = self._error or error
 
     async def _run(self) -> None:
         counter = self._ports.counter or await load_counter(self._settings.encoding)

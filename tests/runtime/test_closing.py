@@ -307,3 +307,19 @@ async def test_a_repr_tells_the_state(opened, clock, until):
         await closing
     assert repr(runtime) == "Runtime(closed)"
     assert isinstance(runtime, Runtime)
+
+
+async def test_a_host_cancelled_while_the_store_closes_waits_for_it(opened, watched, until, say):
+    """Once `close` has returned the store is given back, whoever cancelled what meanwhile."""
+    runtime = await opened(watched).__aenter__()
+    await say(runtime.session("s"), "v")
+    watched.gates["close"] = asyncio.Event()
+    closing = asyncio.create_task(runtime.close())
+    await until(lambda: watched.reached["close"])
+    runtime._host.cancel()
+    await until(lambda: watched.reached["close"] == 2 or runtime._host.done())
+    watched.gates.pop("close").set()
+    await closing
+    assert watched.calls["close"] == 2
+    async with opened() as again:
+        await say(again.session("s"), "w")
