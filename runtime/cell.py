@@ -535,6 +535,11 @@ class Cell:
 
     def arrived(self, actor: SessionActor, keeping: SessionKeeping) -> None:
         """The actor is there: handle what has come meanwhile."""
+        claim = self.claimed()
+        if keeping.new is not None and claim not in (None, keeping.customer.customer_id):
+            # Nobody has it yet, and who named its owner came while it was being read.
+            self._house.activate(self)
+            return
         self.actor = actor
         self.keeping = keeping
         self.move(Phase.READY)

@@ -331,3 +331,17 @@ async def test_a_new_session_of_who_leaves(opened, words, pairs):
         await runtime.flush()
         assert await told(runtime.customer("ana")) == {"uno": 1, "dos": 1}
         assert await pairs(runtime.session("nueva", customer="ana")) == [("dos", "x")]
+
+
+async def test_who_names_the_owner_while_another_began_the_reading(opened, watched, until):
+    """The first caller left during the reading: a new session is the next one's who names one."""
+    gate = watched.gates["load_customer"] = asyncio.Event()
+    async with opened(watched) as runtime:
+        first = asyncio.create_task(runtime.session("s").layers())
+        await until(lambda: watched.reached["load_customer"])
+        first.cancel()
+        second = asyncio.create_task(runtime.session("s", customer="bea").record("a", "b"))
+        await until(first.done)
+        gate.set()
+        assert (await second).seq == 1
+        assert (await runtime.session("s").layers()).customer == "bea"

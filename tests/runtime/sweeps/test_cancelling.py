@@ -9,7 +9,7 @@ pytestmark = pytest.mark.anyio
 MOST = 200
 
 
-@pytest.mark.parametrize("how", ["waiting", "woken", "scope"])
+@pytest.mark.parametrize("how", ["waiting", "woken", pytest.param("scope", marks=pytest.mark.long)])
 async def test_a_story_cancelled_anywhere(stage, make_ports, interrupt, how):
     """Cancelled at each of its waits, by the task and by a scope, it hurts nobody."""
     for at in range(1, MOST):
