@@ -27,7 +27,7 @@ MASK: Final = "▮▮▮"
 """What stands in the place of what is never remembered."""
 
 # The least that any shape below has in a row: most texts are passed at a glance.
-_NUMBERED: Final = re.compile(r"\d(?:[ .-]?[\dA-Za-z]){6}|[-_A-Za-z0-9]{18}")
+_NUMBERED: Final = re.compile(r"\d(?:[ ./-]?[\dA-Za-z]){6}|G-\d|[-_A-Za-z0-9]{18}")
 _ENTRY: Final = re.compile(r'"([^"]+)"|(\S+)')
 _NOT_DIGIT: Final = re.compile(r"\D")
 
@@ -101,7 +101,7 @@ def _always(_: str) -> bool:
 
 # A plus in front says that it is a phone, a letter or digit that it is part of something else.
 _SHAPES: Final[Sequence[tuple[re.Pattern[str], Callable[[str], bool]]]] = (
-    (re.compile(r"(?<![\w+.-])\d(?:[ -]?\d){11,18}(?![\w-])"), _is_card),
+    (re.compile(r"(?<![\w+.-])\d(?:[ ./-]?\d){11,18}(?![\w-])"), _is_card),
     (re.compile(r"\b[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{2,4}){3,8}\b"), _is_iban),
     (re.compile(r"\b\d{4}[ -]\d{4}[ -]\d{2}[ -]\d{10}\b"), _always),
     (
@@ -116,6 +116,7 @@ _SHAPES: Final[Sequence[tuple[re.Pattern[str], Callable[[str], bool]]]] = (
     (re.compile(r"\b[A-ZÑ&]{3,4}\d{6}[A-Z0-9]{3}\b"), _always),
     (re.compile(r"\b[A-Za-z]{6}\d{2}[A-Za-z]\d{2}[A-Za-z]\d{3}[A-Za-z]\b"), _always),
     (re.compile(r"(?<![\w-])[12] ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}(?!\w)"), _is_french),
+    (re.compile(r"\bG-\d{6}\b"), _always),
     # Keys of machines: a known beginning, or so long and mixed that nobody says it.
     (re.compile(r"\b(?:sk|pk|ghp|gho|xox[bp]|AKIA|AIza)[-_A-Za-z0-9]{16,}"), _always),
 )
@@ -132,29 +133,67 @@ class _Announced(NamedTuple):
 _LINK: Final = r"(?:\s*(?:[:=#]|n[.o]?\s?[ºo°.]|numero|number|nr)\s*|\s+)"
 _FILLER: Final = r"(?:\s+(?!de cliente|postal\b|zip\b)[a-z']{1,9}){0,4}?"
 _IS: Final = r"\s*(?:[:=]|\b(?:es|is|was|era|sera|seria|e|est|ist|it's)\b[:\s]?)\s*"
+_QUOTE: Final = "[\"'«“]?"
 _TAILS: Final = {
-    "passwords": rf"{_FILLER}{_IS}[\"'«“]?(?P<secret>[^\s,;\"'»”]{{3,64}})",
-    "cards": rf"{_FILLER}{_LINK}+(?P<secret>\d(?:[ -]?\d){{11,18}})",
-    "codes": rf"{_FILLER}{_LINK}+[\"'«“]?(?P<secret>\d[\d -]{{1,8}}\d)",
+    "passwords": rf"{_FILLER}{_IS}{_QUOTE}(?P<secret>[^\s,;\"'»”]{{3,64}})",
+    "logins": rf"[:\s]+{_QUOTE}(?P<secret>(?=[^\s,;]*[\d$#@%&*+_])[^\s,;\"'»”]{{4,64}})",
+    "cards": rf"{_FILLER}{_LINK}+(?P<secret>\d(?:[ ./-]?\d){{11,18}})",
+    "codes": rf"{_FILLER}{_LINK}+{_QUOTE}(?P<secret>\d[\d -]{{1,8}}\d)",
     "papers": rf"{_FILLER}{_LINK}+(?P<secret>[a-z]{{0,4}}-?\d(?:[\d.\- ]*\d){{4,}}-?[a-z0-9]*)",
     "accounts": rf"{_FILLER}{_LINK}+(?P<secret>[a-z]{{0,2}}\d(?:[\d \-]*\d){{5,}})",
 }
+_CODE: Final = r"\b(?:[a-z]-)?(?P<secret>\d(?:[ -]?\d){2,7})(?![\w%€$-]|[.,]\d)"
+_SPOKEN_FIGURES: Final = 4  # in a row, and they are a number dictated
+_ORDERED: Final = r"pedido|orden|order|factura|invoice|calle|street|cliente|reserva|booking|envio"
 
 
 @once
 def _announced() -> tuple[_Announced, ...]:
     file = importlib.resources.files("interturn.actors") / "deriving" / "private.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8"))
+    listed = {
+        kind: [phrase or word for phrase, word in _ENTRY.findall(str(entries))]
+        for kind, entries in data.items()
+    }
+    either = {
+        kind: "|".join(map(re.escape, sorted(entries, key=len, reverse=True)))
+        for kind, entries in listed.items()
+    }
+
+    def announced(
+        kinds: Sequence[str], pattern: str, asked: str = ""
+    ) -> _Announced:
+        first = {re.split(r"[\s'-]", entry)[0] for kind in kinds for entry in listed[kind]}
+        return _Announced(
+            frozenset(first), re.compile(pattern), re.compile(asked or "(?!)")
+        )
+
     found: list[_Announced] = []
     for kind, tail in _TAILS.items():
-        entries = [phrase or word for phrase, word in _ENTRY.findall(str(data[kind]))]
-        first = frozenset(re.split(r"[\s'-]", entry)[0] for entry in entries)
-        names = "|".join(map(re.escape, sorted(entries, key=len, reverse=True)))
-        asked = re.compile(rf"\b(?:{names})\b")
-        found.append(_Announced(first, re.compile(rf"\b(?:{names})\b{tail}"), asked))
-        if kind == "codes":
-            before = rf"\b(?P<secret>\d{{3,8}})\b{_FILLER}\s+(?:{names})\b"
-            found.append(_Announced(first, re.compile(before), asked))
+        named = rf"\b(?:{either[kind]})\b"
+        found.append(announced([kind], named + tail, named if kind != "logins" else ""))
+    before = rf"\b(?P<secret>\d{{3,8}})\b{_FILLER}\s+(?:{either['codes']})\b"
+    found.append(announced(["codes"], before))
+    # A code: behind or before the word, or beside what tells that it was sent.
+    harmless = rf"(?!\s+(?:de (?:la |el )?)?(?:{either['harmless']})\b)"
+    beside = rf"(?:[\s:=#\"'«“-]+(?!(?:{either['harmless']}|{_ORDERED})\b)[^\W\d]{{1,14}}){{0,8}}?"
+    key = rf"(?<!area )(?<!zip )(?<!postal )(?<!error )\b(?:{either['keys']})\b{harmless}"
+    found += [
+        announced(["keys"], rf"{key}{beside}[\s:=#\"'«“-]+{_CODE}", rf"{key}[^.!?\d]*\?"),
+        announced(["keys"], rf"{_CODE}(?:\s+[a-z]{{1,5}}){{1,2}}\s+{key}"),
+    ]
+    gap = rf"(?:(?!\b(?:{_ORDERED})\b)[^,.;!?\d]){{0,40}}?"
+    came, channel = rf"\b(?:{either['came']})\b", rf"\b(?:{either['channels']})\b"
+    found += [
+        announced(["came"], rf"{came}{gap}{_CODE}(?={gap}{channel})"),
+        announced(["came"], rf"{came}{gap}{channel}{gap}{_CODE}"),
+        announced(["channels"], rf"{channel}{gap}{came}{gap}{_CODE}"),
+    ]
+    of = ["passwords", "cards", "codes", "keys", "accounts"]
+    figure = rf"(?:{either['spoken']})"
+    run = rf"(?P<secret>{figure}(?:[\s,.-]+(?:y |and )?{figure}){{{_SPOKEN_FIGURES - 1},}})\b"
+    secret = "|".join(either[kind] for kind in of)
+    found.append(announced(of, rf"\b(?:{secret})\b[^.;!?\d]{{0,30}}?\b{run}"))
     return tuple(found)
 
 
