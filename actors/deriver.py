@@ -26,7 +26,8 @@ from interturn.actors.pace import breathe
 from interturn.actors.private import MASK, masked
 from interturn.actors.prose import HEARD, prose
 from interturn.actors.relatives import Relatives
-from interturn.actors.rules import Rule, Tongue, flat, shelf, words_of
+from interturn.actors.retracting import family, in_jest, stem, taken_back
+from interturn.actors.rules import Rule, flat, shelf, words_of
 from interturn.actors.sayings import Found, bare_address, find
 from interturn.actors.sentences import sentences
 from interturn.actors.statements import statements
@@ -65,7 +66,7 @@ def derived(turn: Sequence[Message], known: Sequence[Fact]) -> list[FactChange]:
         if message.role == "agent":
             question = message.text
             continue
-        hearing = _Hearing(message.text, question, known)
+        hearing = _Hearing(message, question, known)
         said = hearing.changes()
         changes += said
         changes += hearing.notes(turn[place - 1 : place] if question else (), message, said)
@@ -76,11 +77,12 @@ def derived(turn: Sequence[Message], known: Sequence[Fact]) -> list[FactChange]:
 class _Hearing:
     """One message of the visitor, while it is read."""
 
-    def __init__(self, text: str, question: str, known: Sequence[Fact]) -> None:
+    def __init__(self, message: Message, question: str, known: Sequence[Fact]) -> None:
+        self._message = message
         self._known = known
         self._by_slot: dict[str, Fact] | None = None
         self._question = question[-HEARD:]
-        self.text = text = masked(prose(text), self._question)
+        self.text = text = masked(prose(message.text), self._question)
         self.language: Language = detect(text, detect(self._question) if question else None)
         everything = shelf().tongues
         # A few words may be of any language; mixed speech is of one and of these.
@@ -96,20 +98,31 @@ class _Hearing:
 
     def changes(self) -> list[FactChange]:
         """Return what stands under a slot of its own, and what is taken back."""
-        retracted: list[FactChange] = []
+        retracted = self._in_jest()
         ordered, heard = False, 0
         for place, plain in enumerate(self._plains):
             breathe()
             words = self._words[place]
             rules = [rule for rule in shelf().waiting(words) if rule.tongue in self.tongues]
             speaks = self.relatives.listens(words, self.tongues)
-            takes_back = any(not words.isdisjoint(tongue.retract_gate) for tongue in self.tongues)
+            takes_back = any(
+                not words.isdisjoint(tongue.retract_gate)
+                or (rules and not words.isdisjoint(tongue.denying))
+                for tongue in self.tongues
+            )
             if not (rules or speaks or takes_back or self._housed == place - 1):
                 continue
             guard = Guard(self.sentences[place], plain, self.tongues)
             found = self._found_in(rules, guard, place)
-            gone = self._taken_back(guard, place) if takes_back else []
-            if not (found or gone or speaks) or self._unserious(place):
+            denying = takes_back or any(fact.denies for fact in found)
+            gone, only = taken_back(guard, rules, found, self._held()) if denying else ([], False)
+            if only:
+                self._slotted.add(place)
+            if not (found or gone or speaks):
+                continue
+            # "It was a joke, I'm not": what is denied isn't so, whatever was a joke.
+            if self._unserious(place):
+                retracted += self._give_up(gone)
                 continue
             # Whoever has just tried to give orders isn't believed who they are.
             ordered = ordered or any(map(self._orders, range(heard, place)))
@@ -117,9 +130,9 @@ class _Hearing:
             if self._orders(place):
                 continue
             if ordered:
-                found = [fact for fact in found if _family(fact.slot) not in _CLAIMS]
-            self._take(place, found)
+                found = [fact for fact in found if family(fact.slot) not in _CLAIMS]
             retracted += self._give_up(gone)
+            self._take(place, [fact for fact in found if not fact.denies])
             if speaks and self.relatives.hear(guard, self.tongues):
                 self._slotted.add(place)
         self._answer()
@@ -130,6 +143,19 @@ class _Hearing:
         kept = [change for change in retracted if change.erases or change.slot not in self.found]
         return [*kept, *list(self.found.values())[:MOST_FACTS]]
 
+    def _held(self) -> list[Fact]:
+        """Return what stands, what this message said so far in its place."""
+        at, source = self._message.at, ("", self._message.seq)
+        said = [
+            Fact("", change.slot, change.text, at, at, 1, source) for change in self.found.values()
+        ]
+        return [*(fact for fact in self._known if fact.slot not in self.found), *said]
+
+    def _in_jest(self) -> list[FactChange]:
+        if not self._plains or not self._known or not self._jests(0):
+            return []
+        return self._give_up(in_jest(self._plains[0], self.tongues, self._known, self._message))
+
     def _arrivals(self) -> None:
         """Take how something that the customer had ordered came, beside the order."""
         orders = [fact for fact in self._known if _ORDER.fullmatch(fact.slot)]
@@ -138,9 +164,9 @@ class _Hearing:
                 continue
             if not any(tongue.arrived.search(plain) for tongue in self.tongues):
                 continue
-            stems = {_stem(word) for word in _telling(plain) if len(word) > _SHORTEST + 1}
+            stems = {stem(word) for word in _telling(plain) if len(word) > _SHORTEST + 1}
             for fact in orders:
-                named = {_stem(word) for word in _telling(fact.text)}
+                named = {stem(word) for word in _telling(fact.text)}
                 if stems & named and not self._unserious(place):
                     self._slotted.add(place)
                     self._set(f"{fact.slot}:state", self.sentences[place].strip(TRIM))
@@ -162,8 +188,7 @@ class _Hearing:
                 self.found[change.slot] = change
                 continue
             retracted.append(change)
-            if change.erases:
-                self.found.pop(change.slot, None)
+            self.found.pop(change.slot, None)
         return retracted
 
     def notes(
@@ -261,7 +286,7 @@ class _Hearing:
         return False
 
     def _take(self, place: int, found: Sequence[Found]) -> None:
-        if any(_family(fact.slot) not in _LASTING for fact in found):
+        if any(family(fact.slot) not in _LASTING for fact in found):
             # A note of it would still say so when the fact has long changed.
             self._slotted.add(place)
         for fact in found:
@@ -299,46 +324,6 @@ class _Hearing:
         """Return whether words that only one of two statements has make it the contrary."""
         return any(tongue.negations.search(" ".join(words)) for tongue in self.tongues)
 
-    def _taken_back(self, guard: Guard, place: int) -> list[FactChange]:
-        gone: list[FactChange] = []
-        for tongue in self.tongues:
-            for match in tongue.erase.finditer(guard.plain):
-                self._slotted.add(place)
-                if guard.asked(match.start()) or guard.denied(match.start()):
-                    continue
-                words = re.findall(r"[\w-]+", match.group("what").lower())
-                slots = dict.fromkeys(map(tongue.nouns.get, words))
-                gone += [FactChange("retract", slot, erases=True) for slot in slots if slot]
-            for match in tongue.ceased.finditer(guard.plain):
-                self._slotted.add(place)
-                if not guard.asked(match.start()):
-                    gone += self._ceased(match, guard, tongue)
-        return gone
-
-    def _ceased(self, match: re.Match[str], guard: Guard, tongue: Tongue) -> list[FactChange]:
-        what = match.group("what") or ""
-        stop = tongue.stops.search(" " + what)
-        what = what[: stop.start()] if stop else what
-        objects = {_stem(word) for word in _content(what, tongue)}
-        verb = match.group("verb").split()[-1].lower()[:_VERB]
-        gone: list[FactChange] = []
-        for fact in self._known:
-            if fact.slot.startswith("relative"):
-                continue
-            stems = {_stem(word) for word in re.findall(r"\w+", flat(fact.text).lower())}
-            if not objects <= stems:
-                continue
-            family = _family(fact.slot)
-            if any(stem.startswith(verb) for stem in stems):
-                gone.append(FactChange("retract", fact.slot))
-            elif family == "taste" and objects:
-                # "I love it", then "I don't eat it any more": the new takes the old one's place.
-                text = guard.sentence[match.start() : match.start("what") + len(what)].strip(TRIM)
-                gone.append(FactChange("set", fact.slot, text))
-            elif family in _OWNED and objects:
-                gone.append(FactChange("retract", fact.slot))
-        return gone
-
     def _answer(self) -> None:
         """Take what answers the agent's question, beside the question where it needs it."""
         question = last_question(self._question, self.language)
@@ -359,29 +344,13 @@ class _Hearing:
 
 _FULLER: Final = 12  # words that a fuller statement may have more
 _ORDER: Final = re.compile(r"order:[^:]+")
-_VERB: Final = 3  # letters that the forms of a verb share
-# What one may have no more, whatever verb said that one had it.
-_OWNED: Final = frozenset({"pet", "vehicle", "device", "plan", "medicine", "children"})
 # What doesn't change by being said otherwise, so that a note of it can't become untrue.
 _LASTING: Final = frozenset({"taste", "favourite", "plays", "origin", "studies", "siblings"})
 _CLAIMS: Final = frozenset({"name", "nickname", "customer-number", "job", "plan", "language"})
 
 
-def _family(slot: str) -> str:
-    return slot.partition(":")[0]
-
-
 def _telling(text: str) -> set[str]:
     return set(re.findall(r"[\w@]+", flat(text).lower()))
-
-
-def _content(text: str, tongue: Tongue) -> list[str]:
-    bare = tongue.articles.sub("", text.lower().strip())
-    return [word for word in re.findall(r"\w+", bare) if len(word) > _SHORTEST + 1]
-
-
-def _stem(word: str) -> str:
-    return word[:5]
 
 
 def fingerprint_of(text: str) -> str:

@@ -90,13 +90,15 @@ class Guard:
                     return True
         return False
 
-    def holds(self, rule: Rule, start: int) -> bool:
-        """Return whether what a rule found is said, by the customer, of themselves."""
+    def holds(self, rule: Rule, start: int, end: int) -> bool:
+        """Return whether what a rule found from ``start`` to ``end`` is said, of themselves."""
         if not rule.negated and self.denied(start):
             return False
         if self.doubtful(start) or rule.unless.search(self.plain[:start]):
             return False
-        return not (rule.joke and any(tongue.laughs.search(self.plain) for tongue in self.tongues))
+        if not rule.joke or rule.serious.search(self.plain, start, end):
+            return True
+        return not any(tongue.laughs.search(self.plain) for tongue in self.tongues)
 
     def address_end(self, end: int) -> int:
         """Return where an address that is found up to ``end`` ends: numbers, floors, places."""

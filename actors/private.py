@@ -160,13 +160,9 @@ def _announced() -> tuple[_Announced, ...]:
         for kind, entries in listed.items()
     }
 
-    def announced(
-        kinds: Sequence[str], pattern: str, asked: str = ""
-    ) -> _Announced:
+    def announced(kinds: Sequence[str], pattern: str, asked: str = "") -> _Announced:
         first = {re.split(r"[\s'-]", entry)[0] for kind in kinds for entry in listed[kind]}
-        return _Announced(
-            frozenset(first), re.compile(pattern), re.compile(asked or "(?!)")
-        )
+        return _Announced(frozenset(first), re.compile(pattern), re.compile(asked or "(?!)"))
 
     found: list[_Announced] = []
     for kind, tail in _TAILS.items():
@@ -209,11 +205,11 @@ def masked(text: str, question: str = "") -> str:
     words = set(_WORDS.findall(folded))
     announced = [kind for kind in _announced() if not words.isdisjoint(kind.words)]
     if announced:
-        # Folding keeps places except where a letter becomes two; then it is done on the fold.
-        source = text if len(folded) == len(text) else folded
         spans = [
             found.span("secret") for kind in announced for found in kind.pattern.finditer(folded)
         ]
+        # Folding keeps places except where a letter becomes two; then it is done on the fold.
+        source = text if not spans or len(folded) == len(text) else folded
         for start, end in sorted(spans, reverse=True):
             source = source[:start] + MASK + source[end:]
         text = source

@@ -23,9 +23,15 @@ _SAID: Final = 90  # characters of one saying
 _TOLD: Final = 300  # characters of all
 _TRIM: Final = " \t,;:.!?-\"'"
 _NAME: Final = re.compile(
-    r"^[, ]*(?:(?:que )?se llama |llamad[oa] |named |called |la señora |el señor |doña |don )?"
-    r"((?-i:[A-ZÁÉÍÓÚÑ][\w'-]+))"
+    r"^[, ]*(?:(?P<named>(?:que )?se llama|llamad[oa]|(?:is )?named|(?:is )?called) "
+    r"|la señora |el señor |doña |don )?((?-i:[A-ZÁÉÍÓÚÑ][\w'-]+))"
 )
+_NO: Final = re.compile(r"\b(?:ya|no|not|longer|never|nao|nicht|non|pas|ne|mai) ")
+# What is said of somebody ends what was said under these.
+_ENDED: Final = {
+    "lost": ("is", "has", "health", "home", "job", "needs", "wants", "likes", "takes", "uses"),
+    "cured": ("has", "health"),
+}
 
 
 class _Person(NamedTuple):
@@ -107,17 +113,20 @@ class Relatives:
                 return None
             name = _NAME.match(sentence[words[place + 1][2] :])
             after = place + 2
-            if name and name.group(1).endswith(("'s", "’s")):  # noqa: RUF001
+            if name and name.group(2).endswith(("'s", "’s")):  # noqa: RUF001
                 return None
             if name:
-                called = f"{called} {name.group(1)}"
+                called = f"{called} {name.group(2)}"
                 # A child or a friend may be one of several; there is one mother.
                 if who not in _ONLY:
-                    who = f"{who}:{flat(name.group(1)).lower()}"
+                    who = f"{who}:{flat(name.group(2)).lower()}"
                 through = words[place + 1][2] + name.end()
                 while after < len(words) and words[after][1] < through:
                     after += 1
-            return _Person(who, called[:1].lower() + called[1:]), after
+            called = called[:1].lower() + called[1:]
+            if name and name["named"]:
+                self._file(_Person(who, called), "name", name.group().strip(_TRIM))
+            return _Person(who, called), after
         return None
 
     def _contracted(self, person: _Person, tongue: Tongue, guard: Guard, start: int) -> None:
@@ -129,8 +138,7 @@ class Relatives:
         lasting = tongue.lasting.get("is")
         if lasting is not None and lasting.match(flat(text)) and not guard.doubtful(start):
             called = person.called[:1].lower() + person.called[1:]
-            _, said = self._said.setdefault(person.who, (called, {}))
-            said[f"is {flat(text).lower()}"] = text[:_SAID]
+            self._file(_Person(person.who, called), _kept_as("is", text), text)
 
     def _say(
         self,
@@ -160,14 +168,18 @@ class Relatives:
         about = tongue.says[verb]
         lasting = tongue.lasting.get(about)
         stays = lasting is None or lasting.match(flat(text)) is not None
-        if len(text) > len(verb) + 2 and stays and not guard.doubtful(start):
-            if about == "is":
-                about = f"is {flat(text).lower()}"
-            called, said = self._said.setdefault(person.who, (person.called, {}))
-            said[about] = text[:_SAID]
-            if len(person.called) > len(called):
-                self._said[person.who] = (person.called, said)
+        if not stays:
+            return place + 1
+        tells = len(text) > len(verb) + 2 or about in _ENDED
+        if tells and not guard.doubtful(start):
+            self._file(person, _kept_as(about, text), text)
         return after
+
+    def _file(self, person: _Person, about: str, text: str) -> None:
+        called, said = self._said.setdefault(person.who, (person.called, {}))
+        said[about] = text[:_SAID]
+        if len(person.called) > len(called):
+            self._said[person.who] = (person.called, said)
 
     def told(
         self, standing: Callable[[str], Fact | None], tongues: Sequence[Tongue]
@@ -187,6 +199,9 @@ class Relatives:
                 flat(items.get(about, text)).lower() == flat(text).lower()
                 for about, text in said.items()
             )
+            over = {kind for about in said for kind in _ENDED.get(about, ())}
+            refines = refines and not over
+            items = {about: item for about, item in items.items() if _kind(about) not in over}
             items |= said
             texts = list(items.values())
             while len(texts) > 1 and len(_SEPARATOR.join(texts)) > _TOLD:
@@ -198,15 +213,48 @@ def _about(item: str, tongues: Sequence[Tongue]) -> str:
     """Return what a saying is about, as `Relatives` files it."""
     for word in _WORD.findall(flat(item).lower())[:3]:
         for tongue in tongues:
-            if word in tongue.says:
-                about = tongue.says[word]
-                return f"is {flat(item).lower()}" if about == "is" else about
+            about = tongue.says.get(word)
+            lasting = tongue.lasting.get(about) if about else None
+            if about and (lasting is None or lasting.match(flat(item))):
+                return _kept_as(about, item)
     return item
 
 
+def _kept_as(about: str, text: str) -> str:
+    """Return what a saying takes the place of: of what it says or denies, or of its kind."""
+    plain = flat(text).lower()
+    if about == "is":
+        return f"is {_NO.sub('', plain)}"
+    return "has age" if about == "has" and _YEARS.search(plain) else about
+
+
+def _kind(about: str) -> str:
+    return about.partition(" ")[0] if about != "has age" else about
+
+
 _FIRST: Final = frozenset({"yo", "i", "i'm", "i've", "im", "eu", "je", "ich", "io", "jo"})
+_YEARS: Final = re.compile(r"\b(?:anos?|meses|years?|months?|ans|jahre|anni|anys)\b")
 _BEFORE_VERB: Final = frozenset(
-    {"no", "se", "le", "les", "doesn't", "not", "n'", "nao", "non", "ne", "lo"}
+    {
+        "no",
+        "ha",
+        "han",
+        "has",
+        "esta",
+        "estan",
+        "is",
+        "era",
+        "se",
+        "le",
+        "les",
+        "doesn't",
+        "not",
+        "n'",
+        "nao",
+        "non",
+        "ne",
+        "lo",
+    }
 )
 _ONLY: Final = frozenset(
     {

@@ -68,6 +68,8 @@ class Rule(NamedTuple):
         asked: it holds in a question too.
         negated: it is a denial that says something.
         joke: laughter beside it takes it back.
+        serious: what laughter beside it doesn't take back.
+        denies: it says that something is no longer so.
         digits: the fewest that the value must have.
     """
 
@@ -85,6 +87,8 @@ class Rule(NamedTuple):
     asked: bool
     negated: bool
     joke: bool
+    serious: re.Pattern[str]
+    denies: bool
     digits: int
 
 
@@ -136,6 +140,11 @@ class Tongue:
         self.retract_gate = frozenset(_entries(retract.get("gate")))
         self.erase = self.pattern(retract.get("erase"))
         self.ceased = self.pattern(retract.get("ceased"))
+        self.none = self.pattern(retract.get("none"))
+        self.elided = self.pattern(retract.get("elided"))
+        self.nothing = frozenset(_entries(retract.get("nothing")))
+        self.nothing_else = self._worded(retract.get("only"))
+        self.denying = frozenset(_WORD.findall(" ".join(_entries(data.get("negations")))))
         self.nouns = {
             word: slot
             for slot, entries in _table(data.get("nouns")).items()
@@ -201,6 +210,8 @@ class Tongue:
             asked=bool(data.get("asked")),
             negated=bool(data.get("negated")),
             joke=bool(data.get("joke")),
+            serious=self.pattern(data.get("serious")),
+            denies=bool(data.get("denies")),
             digits=_whole(data.get("digits")),
         )
 

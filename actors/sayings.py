@@ -28,12 +28,14 @@ class Found(NamedTuple):
         text: the part of the sentence that says it.
         adds: it says more of what was said under the slot before.
         weak: it only fills a slot that is empty.
+        denies: it says that this is no longer so.
     """
 
     slot: str
     text: str
     adds: bool = False
     weak: bool = False
+    denies: bool = False
 
 
 def find(rules: Iterable[Rule], guard: Guard) -> list[Found]:
@@ -49,7 +51,7 @@ def find(rules: Iterable[Rule], guard: Guard) -> list[Found]:
             if any(family == slot and start < b and a < end for slot, a, b in taken):
                 continue
             asked = guard.asked(start)
-            if (asked and not rule.asked) or not guard.holds(rule, start):
+            if (asked and not rule.asked) or not guard.holds(rule, start, end):
                 continue
             facts, end = _facts(rule, match, guard, asked=asked)
             if facts:
@@ -91,13 +93,15 @@ def _facts(
         text = guard.sentence[start:end]
     key = rule.tongue.articles.sub("", flat(value).lower())
     slot = rule.slot.format(v=key, n=noun)
-    return [Found(slot, text.strip(TRIM), rule.adds, rule.weak)], end
+    return [Found(slot, text.strip(TRIM), rule.adds, rule.weak, rule.denies)], end
 
 
 def _clipped(guard: Guard, begin: int, end: int, *, listed: bool) -> int:
     """Return where a saying ends before another thing begins; a list goes on behind an "and"."""
     # In mixed speech another language's word may end it.
     for tongue in guard.tongues:
+        laughs = tongue.laughs.search(guard.plain, begin, end)
+        end = laughs.start() if laughs else end
         for stop in tongue.stops.finditer(guard.plain, begin, end):
             if listed and stop.group().strip().lower() in _AND:
                 continue
@@ -120,7 +124,7 @@ def _each(rule: Rule, lead: str, value: str) -> list[Found]:
         text = f"{lead}{'' if led else preposition}{item}"
         preposition = item[: len(item) - len(bare)] if led and not found else preposition
         slot = rule.slot.format(v=bare, n="")
-        found.append(Found(slot, text.strip(TRIM), rule.adds, rule.weak))
+        found.append(Found(slot, text.strip(TRIM), rule.adds, rule.weak, rule.denies))
     return found
 
 
