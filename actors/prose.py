@@ -20,12 +20,18 @@ _ROLE_MARK: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _TITLE_WORDS: Final = 8
+# The one thing of a pasted log that whoever pasted it will be asked for again.
+_ERROR: Final = re.compile(
+    r"\b(?:error|code|código|codigo|errno)[ :=#]{1,3}(?:code |código )?"
+    r"(?:0x[0-9A-F]{2,8}|[A-Z]{1,5}[-_]?\d{2,6})\b",
+    re.IGNORECASE,
+)
 
 
 def prose(text: str) -> str:
     """Return what of a text the visitor says themselves: no code, no quotations.
 
-    What poses as another speaker ends it.
+    Of what is pasted only the last error's code stays. What poses as another speaker ends it.
     """
     if len(text) > HEARD:
         text = f"{text[: HEARD // 2]}\n\n{text[-HEARD // 2 :]}"
@@ -34,11 +40,15 @@ def prose(text: str) -> str:
     if posing:
         text = text[: posing.start()]
     if "\n" in text or text.lstrip().startswith(">"):
-        text = "\n".join(piece for code, piece in parts(text) if not code)
+        text = "\n".join(_last_error(piece) if code else piece for code, piece in parts(text))
         text = _QUOTED_LINE.sub("", text)
     if '"' in text or "“" in text or "«" in text or "„" in text:
         text = _QUOTED.sub(_unquoted, text)
     return text
+
+
+def _last_error(log: str) -> str:
+    return max(_ERROR.findall(log), key=log.rindex, default="")
 
 
 def _unquoted(quoted: re.Match[str]) -> str:

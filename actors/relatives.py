@@ -123,10 +123,9 @@ class Relatives:
                 through = words[place + 1][2] + name.end()
                 while after < len(words) and words[after][1] < through:
                     after += 1
-            called = called[:1].lower() + called[1:]
-            if name and name["named"]:
-                self._file(_Person(who, called), "name", name.group().strip(_TRIM))
-            return _Person(who, called), after
+            person = _Person(who, called[:1].lower() + called[1:])
+            self._name(person, name)
+            return person, after
         return None
 
     def _contracted(self, person: _Person, tongue: Tongue, guard: Guard, start: int) -> None:
@@ -174,6 +173,10 @@ class Relatives:
         if tells and not guard.doubtful(start):
             self._file(person, _kept_as(about, text), text)
         return after
+
+    def _name(self, person: _Person, name: re.Match[str] | None) -> None:
+        if name and name["named"]:
+            self._file(person, "name", name.group().strip(_TRIM))
 
     def _file(self, person: _Person, about: str, text: str) -> None:
         called, said = self._said.setdefault(person.who, (person.called, {}))

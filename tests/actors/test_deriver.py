@@ -396,6 +396,7 @@ def test_the_labelled_customers_are_held_as_labelled():
         for fact in customer["facts_current"]:
             slot, words = EXPECTED[fact["id"]]
             assert words in said[slot], fact["id"]
+    assert "0x8007" in slots(books["c-mateo"])["error:0x8007"]
     lucia, mateo, carmen = map(everything, books.values())
     assert not re.search("Madrid|Encina|por la tarde|trabajo de noche|poliuretano|casco", lucia)
     assert not re.search("100 megas|0001|buenísimo", mateo)

@@ -40,7 +40,11 @@ STORIES: list[tuple[str, list[str], list[str]]] = [
     ("No como carne / Ya como carne otra vez", [], ["[Nn]o como carne"]),
     ("Tengo un perro, Toby / No tengo perro", [], ["Toby"]),
     ("Soy alérgica al látex / No soy enfermera", ["allergy:latex: "], ["enfermera"]),
-    ("Soy alérgica al látex / No soy alérgica a los gatos", ["allergy:latex: "], ["^allergy.*gatos"]),
+    (
+        "Soy alérgica al látex / No soy alérgica a los gatos",
+        ["allergy:latex: "],
+        ["^allergy.*gatos"],
+    ),
     # in jest
     ("Soy alérgico a los lunes, jaja", [], ["lunes", "jaja"]),
     ("Soy alérgico a madrugar, ja ja ja", [], ["madrugar"]),
@@ -53,7 +57,11 @@ STORIES: list[tuple[str, list[str], list[str]]] = [
     ("Vivo en Madrid / Ya no vivo en Madrid, ahora estoy en Cuenca", ["home: .*Cuenca"], []),
     ("Ya no vivo en Madrid, ahora estoy en Cuenca", ["home: .*Cuenca"], ["^home: .*Madrid"]),
     ("Me mudé a Soria pero volví a León", ["home: .*León"], ["^home: [^,]*Soria$"]),
-    ("Vivo en León / Nos mudamos a Cádiz la semana que viene", ["home: .*León"], ["^home: .*Cádiz"]),
+    (
+        "Vivo en León / Nos mudamos a Cádiz la semana que viene",
+        ["home: .*León"],
+        ["^home: .*Cádiz"],
+    ),
     ("Vivo en León / Me voy a vivir a Soria", ["Soria"], []),
     ("Estoy casada / Me he divorciado", ["marital: .*divorciado"], ["casada"]),
     ("Tengo un perro, Toby / Mi perro murió", [], ["Tengo un perro, Toby$"]),
