@@ -286,7 +286,11 @@ def _decoded(encoded: str) -> bytes | None:
 
 def _write(path: Path, content: bytes, *, replace: bool) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        error.filename = str(path)  # what was asked for, not the draft beside it
+        raise
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

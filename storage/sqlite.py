@@ -80,6 +80,8 @@ class SqliteStore(Reading):
     ) -> None:
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is 'full' or 'normal', not {durability!r}")
+        if not Path(path).name:
+            raise ValueError(f"{path} is no file's name")
         super().__init__(Path(path), None if keys is None else Path(keys))
         if self._path == self._keys:
             raise ValueError("the keys need a file of their own, not the database's")

@@ -113,7 +113,9 @@ def _app() -> typer.Typer:
 
 
 def _options(
-    lang: Annotated[Language | None, typer.Option("--lang", help="help.lang")] = None,
+    lang: Annotated[
+        Language | None, typer.Option("--lang", help="help.lang", metavar="|".join(Language))
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="help.version", is_eager=True, callback=_version)
     ] = False,
@@ -168,6 +170,8 @@ def _word(key: str | None, texts: Texts) -> str | None:
 
 _FRAME = (
     (r"^Usage: ", "help.usage"),
+    (r"\[OPTIONS\]", "help.options_here"),
+    (r"\bCOMMAND \[ARGS\]\.\.\.", "help.command_here"),
     (r"^Options:$", "help.options"),
     (r"^Arguments:$", "help.arguments"),
     (r"^Commands:$", "help.commands"),
@@ -193,10 +197,22 @@ def _usage(error: Any, texts: Texts) -> str:
     parameter = getattr(error, "param", None)
     if parameter is not None:
         name = next((opt for opt in parameter.opts if opt.startswith("--")), None)
-        key = "usage.missing" if kind == "MissingParameter" else "usage.bad_value"
-        return texts(key, name=name or parameter.metavar or parameter.name)
-    if kind == "UsageError" and "ommand" in error.format_message():
-        return texts("usage.no_command")
+        name = name or parameter.metavar or parameter.name
+        if kind == "MissingParameter":
+            return texts("usage.missing", name=name)
+        choices = (parameter.metavar or "").split("|")
+        if len(choices) > 1:
+            return texts("usage.bad_choice", name=name, choices=", ".join(choices))
+        return texts("usage.bad_value", name=name)
+    if kind == "BadOptionUsage":
+        return texts("usage.missing_value", name=error.option_name)
+    commands = getattr(error.ctx and error.ctx.command, "commands", None)
+    if commands:
+        asked = re.fullmatch(r"No such command '(.*)'\.", error.format_message())
+        known = ", ".join(commands)
+        if asked:
+            return texts("usage.no_such_command", name=asked[1], commands=known)
+        return texts("usage.no_command", commands=known)
     return texts("usage.other")
 
 

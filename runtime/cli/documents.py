@@ -28,6 +28,7 @@ async def write_conversations(
     conversations: Iterable[tuple[str, AsyncIterator[Message]]],
     kind: str,
     title: str,
+    customer: str | None,
     output: Path | None,
 ) -> None:
     """Write conversations, message by message as they are read.
@@ -40,9 +41,10 @@ async def write_conversations(
         conversations: session ids with their messages.
         kind: ``jsonl``, ``md`` or ``html``.
         title: of the document.
+        customer: the id of whose conversations they are, None for an anonymous visitor.
         output: the file; None for standard output.
     """
-    document = _DOCUMENTS[kind](title, terminal.texts)
+    document = _DOCUMENTS[kind](title, customer, terminal.texts)
     with _written(terminal, output) as write:
         write(document.head())
         for session_id, messages in conversations:
@@ -55,8 +57,9 @@ async def write_conversations(
 class Lines:
     """JSON lines, one a message; `interturn` and anything else can read them back."""
 
-    def __init__(self, title: str, texts: Texts) -> None:
+    def __init__(self, title: str, customer: str | None, texts: Texts) -> None:
         del title, texts
+        self._customer = customer
 
     def head(self) -> str:
         """Return what stands before the first session."""
@@ -70,6 +73,7 @@ class Lines:
     def message(self, session_id: str, message: Message) -> str:
         """Return one message."""
         line = {
+            "customer": self._customer,
             "session": session_id,
             "seq": message.seq,
             "role": message.role,
@@ -88,7 +92,8 @@ class Lines:
 class Markdown(Lines):
     """Markdown: each message a quotation under who said it and when."""
 
-    def __init__(self, title: str, texts: Texts) -> None:
+    def __init__(self, title: str, customer: str | None, texts: Texts) -> None:
+        del customer  # a person knows whose they asked for
         self._title = title
         self._texts = texts
 
@@ -110,7 +115,8 @@ class Markdown(Lines):
 class Page(Lines):
     """One HTML page that loads nothing and runs nothing."""
 
-    def __init__(self, title: str, texts: Texts) -> None:
+    def __init__(self, title: str, customer: str | None, texts: Texts) -> None:
+        del customer  # a person knows whose they asked for
         self._title = title
         self._texts = texts
 
@@ -138,7 +144,7 @@ class Page(Lines):
         return "</main></body></html>\n"
 
 
-_DOCUMENTS: dict[str, Callable[[str, Texts], Lines]] = {
+_DOCUMENTS: dict[str, Callable[[str, str | None, Texts], Lines]] = {
     "jsonl": Lines,
     "md": Markdown,
     "html": Page,

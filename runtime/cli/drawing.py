@@ -30,21 +30,15 @@ def show_table(terminal: Terminal, title: str, rows: Sequence[tuple[str, int | f
     if not terminal.drawn:
         terminal.line(f"{title}:")
         for name, count in rows:
-            terminal.line(f"  {name}: {_number(count, terminal.texts, grouped=False)}")
+            terminal.line(f"  {name}: {terminal.texts.number(count)}")
         return
     table = Table(title=Text(title, style="bold"), title_justify="left", box=ROUNDED)
     table.add_column()
     table.add_column(justify="right")
     for name, count in rows:
-        table.add_row(Text(name), _number(count, terminal.texts, grouped=True))
+        table.add_row(Text(name), terminal.texts.number(f"{count:,}"))
     table.show_header = False
     terminal.draw(table)
-
-
-def _number(value: float, texts: Texts, *, grouped: bool) -> str:
-    """Write a number with the marks of the language."""
-    written = f"{value:,}" if grouped else str(value)
-    return written.translate(str.maketrans(",.", ".,")) if texts.language == "es" else written
 
 
 def layers_drawing(

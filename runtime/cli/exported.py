@@ -17,7 +17,8 @@ from interturn.runtime.cli.exchanges import Exchange, LeftOut, Transcript
 from interturn.runtime.cli.records import Place, converted
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, kw_only=True):
+    customer: str | None = None
     session: str
     seq: int
     role: Literal["visitor", "agent"]
@@ -37,8 +38,9 @@ def exported(lines: Iterable[tuple[Place, object]]) -> Iterator[Transcript]:
         TranscriptError: a line is no message, or no part of a turn.
     """
     read = ((place, converted(record, _Line, place)) for place, record in lines)
-    for session_id, found in groupby(read, key=lambda placed: placed[1].session):
-        yield Transcript(session_id, None, tuple(_turns(found)), LeftOut())
+    sessions = groupby(read, key=lambda placed: (placed[1].session, placed[1].customer))
+    for (session_id, customer), found in sessions:
+        yield Transcript(session_id, customer, tuple(_turns(found)), LeftOut())
 
 
 def _turns(lines: Iterator[tuple[Place, _Line]]) -> Iterator[Exchange]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -87,6 +88,8 @@ class Files(msgspec.Struct, frozen=True):
     def _keyring(self) -> Keyring:
         if self.key is None and os.environ.get(KEYS_VARIABLE):
             return Keyring.from_environment(KEYS_VARIABLE)
+        if self.database.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.database))
         path = self.database.with_name(KEY_NAME) if self.key is None else self.key
         # The runtime writes a missing key file only when it makes the database.
         new = not self.database.exists() or self.database.stat().st_size == 0

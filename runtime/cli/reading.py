@@ -65,7 +65,9 @@ def export(
     *,
     session: Annotated[str | None, typer.Option(help="help.session", metavar="ID")] = None,
     customer: Annotated[str | None, typer.Option(help="help.customer_export", metavar="ID")] = None,
-    format: Annotated[Format, typer.Option(help="help.format")] = Format.JSONL,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Format, typer.Option(help="help.format", metavar="|".join(Format))
+    ] = Format.JSONL,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="help.output", metavar="FILE")
     ] = None,
@@ -153,24 +155,28 @@ def _export(
 ) -> int:
     async def copy() -> None:
         async with files.archive() as archive:
-            sessions = await _chosen(archive, session, customer)
+            sessions, owner = await _chosen(archive, session, customer)
             title = terminal.texts("export.title", session=session or customer)
             conversations = ((name, archive.transcript(name)) for name in sessions)
-            await write_conversations(terminal, conversations, kind, title, output)
+            await write_conversations(terminal, conversations, kind, title, owner, output)
 
     anyio.run(copy)
     return 0
 
 
-async def _chosen(archive: Archive, session: str | None, customer: str | None) -> list[str]:
+async def _chosen(
+    archive: Archive, session: str | None, customer: str | None
+) -> tuple[list[str], str | None]:
+    """Return which sessions were asked for, and whose they are."""
     if customer is not None:
         sessions = await archive.sessions(customer)
         if not sessions:
             raise Refusal("error.UnknownCustomer")
-        return sessions
-    if session is None or await archive.session(session) is None:
+        return sessions, customer
+    layers = None if session is None else await archive.session(session)
+    if session is None or layers is None:
         raise Refusal("error.UnknownSession")
-    return [session]
+    return [session], layers.customer
 
 
 def _doctor(terminal: Terminal, *, files: Files, json: bool) -> int:

@@ -39,6 +39,19 @@ _KNOWN: Final = tuple(
         (r"the keys need a file of their own, not the database's", "reason.keys_own"),
         (r"this file is not an interturn (database|keys file)", "reason.not_ours"),
         (r"SQLITE_NOTADB: .*", "reason.not_ours"),
+        (r"SQLITE_CORRUPT\w*: .*|\w+: the database is damaged", "reason.damaged"),
+        (r"what the database says of itself is damaged", "reason.damaged"),
+        (r"the file is cut short", "reason.damaged"),
+        (r"SQLITE_(BUSY|LOCKED)\w*: .*", "reason.busy"),
+        (r"SQLITE_CANTOPEN\w*: .*", "reason.cannot_open"),
+        (r"SQLITE_IOERR\w*: .*", "reason.disk"),
+        (r"the database is not where it was", "reason.moved"),
+        (r"this file system does not allow a write-ahead log", "reason.no_log"),
+        (r"somebody who reads keeps the log from being emptied.*", "reason.reader"),
+        (r"key file (?P<path>.+): others may use it \(.*", "reason.key_open"),
+        (r"key file (?P<path>.+): .*", "reason.key_file"),
+        (r"(?P<name>\w+) must hold keys of .*", "reason.key_variable"),
+        (r"the name of an encoding", "reason.encoding"),
         (r"SQLITE_FULL: .*", "os.ENOSPC"),
         (r"SQLITE_READONLY\w*: .*", "os.EROFS"),
     )
@@ -50,6 +63,8 @@ def in_words(reason: object, texts: Texts) -> str:
     for pattern, key in _KNOWN:
         if found := pattern.fullmatch(str(reason)):
             values = found.groupdict()
+            for name in {"size", "bound", "low", "high", "windows"} & values.keys():
+                values[name] = texts.number(values[name])
             if unit := values.get("unit"):
                 unit_key = f"unit.{unit}"
                 values["unit"] = texts(unit_key) if unit_key in texts else unit

@@ -32,6 +32,11 @@ class Texts:
         """Return the sentence with its values filled in."""
         return self._table[key].format(**values)
 
+    def number(self, written: object) -> str:
+        """Return a number with the marks of the language, written with the marks of English."""
+        marks = str.maketrans(",.", ".,") if self.language == "es" else {}
+        return str(written).translate(marks)
+
     def __contains__(self, key: str) -> bool:
         """Tell whether there is such a sentence."""
         return key in self._table

@@ -437,7 +437,8 @@ class Machine(RuleBasedStateMachine):
             except (StoreFailed, Overloaded):
                 return
             assert talk.customer in (None, customer) or not (talk.owned or talk.turns)
-            talk.owned = True
+            # Who was said to talk, and said nothing yet, is only claimed to be somebody.
+            talk.owned = talk.owned or talk.customer is None
             learnt = self.facts.pop(talk.owner, set()) if talk.customer is None else set()
             talk.customer = customer
             self.facts.setdefault(customer, set()).update(learnt)

@@ -92,6 +92,32 @@ def test_no_command_is_help_and_status_2(interturn):
     assert "replay" in interturn(status=2).stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("platicar",), "no existe la orden platicar; las que hay son demo, chat, "),
+        (("keys",), "falta la orden: new, list"),
+        (("demo", "ya"), "sobran palabras en la orden"),
+        (("show", "--db"), "falta el valor de --db"),
+        (("show", "--tail", "x"), "valor no válido para --tail"),
+        (("export", "--session", "s", "--format", "pdf"), "--format: puede ser jsonl, md, html"),
+        (("import", "a.json", "--rápido"), "no existe la opción --rápido"),
+        (("import",), "falta FILE"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_told_why(interturn, arguments, said):
+    """What is wrong and what there is instead, in one line in the language of the output."""
+    assert said in interturn.refusal("--lang", "es", *arguments, status=2)
+
+
+def test_a_folder_is_no_database_and_a_missing_one_is_named(interturn):
+    """The path that was asked for is in the line, and no file of ours is."""
+    assert interturn.refusal("--lang", "es", "stats", "--db", ".").endswith(": es una carpeta\n")
+    path = interturn.write("a.json", interturn.conversation(1))
+    missing = interturn.refusal("--lang", "es", "import", path, "--db", "nada/a.db")
+    assert missing == "interturn: nada/memory.key: no existe\n"
+
+
 def test_missing_packages_are_told_in_one_line(interturn):
     """Without typer or rich, one line says what to install."""
     for package in ("typer", "rich"):
@@ -209,7 +235,9 @@ def test_export_as_lines_is_the_conversation_exactly(interturn):
     out = interturn("export", "--session", session).stdout
     assert ESCAPE not in out
     found = lines(out)
-    assert [list(line) for line in found] == [["session", "seq", "role", "at", "text"]] * 2
+    assert [list(line) for line in found] == [
+        ["customer", "session", "seq", "role", "at", "text"]
+    ] * 2
     assert [(line["seq"], line["role"], line["text"]) for line in found] == [
         (1, "visitor", text),
         (2, "agent", text),

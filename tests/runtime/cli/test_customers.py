@@ -159,7 +159,8 @@ def test_export_of_a_customer_is_the_conversation_alone(interturn):
     told(interturn)
     lines = interturn("export", "--customer", "ana").stdout.splitlines()
     assert len(lines) == 6
-    assert {tuple(json.loads(line)) for line in lines} == {("session", "seq", "role", "at", "text")}
+    names = ("customer", "session", "seq", "role", "at", "text")
+    assert {tuple(json.loads(line)) for line in lines} == {names}
     page = interturn("export", "--customer", "ana", "--format", "html").stdout
     assert page.count("<p") == 6
 

@@ -22,14 +22,14 @@ def exported(interturn, session, *more):
 
 
 def test_what_was_exported_comes_back_as_it_was(interturn):
-    """Export, import elsewhere, export: the same sessions, roles, texts and times."""
+    """Export, import elsewhere, export: the same customer, sessions, roles, texts and times."""
     said = interturn.conversation(20)
     said["messages"][4]["content"] = said["messages"][5]["content"] = ODD
     interturn.write("a.json", [said, interturn.conversation(3, name="Eva")])
     interturn("import", "a.json", "--customer", "ana")
     interturn("chat", "--session", "a/1", heard="¿Sigues ahí?\n")
     interturn("export", "--customer", "ana", "-o", "ana.jsonl")
-    interturn("import", "ana.jsonl", "--db", "b.db", "--customer", "ana")
+    interturn("import", "ana.jsonl", "--db", "b.db")
     interturn("export", "--customer", "ana", "-o", "again.jsonl", "--db", "b.db")
     found = {}
     for name in ("ana.jsonl", "again.jsonl"):

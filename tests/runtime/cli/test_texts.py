@@ -1,6 +1,7 @@
 """What the command line says, and how it reaches a terminal."""
 
 import re
+import sqlite3
 import string
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -8,14 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
-from interturn.runtime import InterturnError, Settings
+from interturn.runtime import InterturnError, Keyring, Settings, StoreFailed
 from interturn.runtime.cli import texts
 from interturn.runtime.cli.refusals import sentence
 from interturn.runtime.cli.terminal import plain
 from interturn.runtime.cli.texts import TABLES, Texts, language_of
 from interturn.runtime.errors import InvalidSettings
+from interturn.runtime.load import LoadPlan
 from interturn.runtime.texts import check_id, check_text, check_time
 from interturn.storage import SqliteStore
+from interturn.storage.connection import failure
 
 OUTSIDE = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
 """A time with a zone that has none in UTC."""
@@ -107,7 +110,7 @@ def refused(call, *arguments, **named):
         (refused(check_time, datetime(2024, 1, 1)), "una zona horaria"),  # noqa: DTZ001
         (refused(check_time, OUTSIDE), "se sale del calendario"),
         (refused(Settings, window=3), "un número par de mensajes"),
-        (refused(Settings, window=0), "entre 2 y 1,000 mensajes"),
+        (refused(Settings, window=0), "entre 2 y 1.000 mensajes"),
         (refused(Settings, window=2.5), "un número entero de mensajes"),
         (refused(Settings, idle_s="x"), "un número de segundos"),
         (refused(Settings, fold_at=4_000), "como mucho"),
@@ -116,6 +119,13 @@ def refused(call, *arguments, **named):
         (refused(Settings.load, None, {"INTERTURN_WINDOW": "x"}), "un número de mensajes"),
         (refused(Settings.load, __file__, {}), "un archivo TOML"),
         (refused(SqliteStore, "a.db", keys="a.db"), "necesitan un archivo propio"),
+        (refused(LoadPlan, rate=-1), "entre 0,01 y 1.000.000 turnos por segundo"),
+        (refused(LoadPlan, skew=11), "entre 0 y 10 (es un exponente)"),
+        (
+            StoreFailed(str(failure(sqlite3.DatabaseError("the database is damaged")).cause)),
+            "dañada",
+        ),
+        (refused(Keyring.from_environment, "NO_KEYS"), "NO_KEYS debe tener claves de 32 bytes"),
     ],
 )
 def test_reasons_are_in_the_language_too(error, said):
