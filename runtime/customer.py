@@ -95,6 +95,8 @@ class Customer:
         """
         supervisor = self._supervisor()
         check_text("text", text, supervisor.settings.text_bytes)
+        if not text.strip():
+            raise InvalidText("text", "is empty")
         if slot is not None:
             check_id("slot", slot)
         cell = await self._cell()

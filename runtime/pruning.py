@@ -75,6 +75,8 @@ class Pruning:
             RuntimeClosed: the runtime is closing; what went is gone, the rest stays.
             StorageError: the store failed; likewise.
         """
+        # What was learnt may rest in memory for ``snapshot_s`` yet; on disk it lets go.
+        await self._supervisor.customers.rest_all()
         store, before = self._vault.store, microseconds(self._cutoff)
         for first in range(0, self._vault.last_session, _SESSIONS):
             aged = await store.aged(before=before, after=first, upto=first + _SESSIONS)

@@ -214,7 +214,8 @@ class Runtime:
         """Remove messages older than ``retain_days`` that are folded and learnt from.
 
         Whole turns, the oldest of each session first. The window, what waits for
-        its fold, the newest folded turn, summaries and facts stay. What went is in
+        its fold or to be learnt from (see `flush`), the newest folded turn, summaries
+        and facts stay. With ``retain_days=0`` all else goes, however new. What went is in
         no file when this returns, and `Session.transcript` begins after it. Its
         delivery ids are known no more: redelivered, it would be a new turn.
 

@@ -32,7 +32,8 @@ def show_table(terminal: Terminal, title: str, rows: Sequence[tuple[str, int | f
         for name, count in rows:
             terminal.line(f"  {name}: {terminal.texts.number(count)}")
         return
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=ROUNDED)
+    terminal.draw(Text(title, style="bold"))
+    table = Table(box=ROUNDED)
     table.add_column()
     table.add_column(justify="right")
     for name, count in rows:

@@ -92,6 +92,17 @@ async def test_only_what_is_old_goes(opened, clock, talked):
         assert await seqs(runtime.session("s")) == list(range(7, 19))
 
 
+async def test_what_is_flushed_can_go_at_once(opened, clock, store):
+    """What was learnt waits for no timer: the same runtime that learnt it prunes."""
+    async with opened(store, settings=SMALL, clock=clock) as runtime:
+        session = runtime.session("s", customer="ana")
+        for number in range(10):
+            await session.record(f"Pedido {number}.", "Vale.", at=clock.wall - timedelta(days=90))
+        await runtime.flush()
+        assert (await runtime.prune()).messages == 16
+        assert await seqs(session) == [17, 18, 19, 20]
+
+
 async def test_off_by_default(opened, clock, talked):
     """Without ``retain_days`` nothing goes; with none kept, all that is folded may."""
     await talked({"s": 6})
